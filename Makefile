@@ -1,0 +1,46 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install demo test test-all lint types bench docs clean
+
+help:
+	@echo "make demo      logistic regression on a million rows, with a picture"
+	@echo "make test      lint, types, tests"
+	@echo "make test-all  the same and the slow statistical checks"
+	@echo "make bench     speed and memory, side by side with a hand-written C loop"
+	@echo "make docs      build the documentation into site/"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/basedpyright
+
+test: lint types
+	$(BIN)/python -m pytest -n 2
+
+test-all: lint types
+	$(BIN)/python -m pytest -n 2 -m 'slow or not slow'
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/bench.py
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) site build dist benchmarks/build

@@ -1,0 +1,84 @@
+"""Stochastic gradient MCMC: Bayesian posteriors for data too big for Stan.
+
+You write a log likelihood and a log prior; `sgld`, `sghmc`, `sgnht` and their control variate versions `sgldcv`,
+`sghmccv`, `sgnhtcv` sample the posterior from minibatches. Each has a `*_setup` twin for working step by step.
+"""
+
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+
+from sgmcmc._types import Batch, State
+from sgmcmc.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.result import Result
+from sgmcmc.sampler import Sampler
+from sgmcmc.samplers import (
+    RunOptions,
+    SetupOptions,
+    sghmc,
+    sghmc_setup,
+    sghmccv,
+    sghmccv_setup,
+    sgld,
+    sgld_setup,
+    sgldcv,
+    sgldcv_setup,
+    sgnht,
+    sgnht_setup,
+    sgnhtcv,
+    sgnhtcv_setup,
+)
+from sgmcmc.summaries import Expectation, Moments, Trace
+
+if TYPE_CHECKING:
+    from numpyro import distributions
+    from numpyro.distributions import constraints
+
+__version__ = _version("sgmcmc")
+
+__all__ = [
+    "Batch",
+    "DivergenceError",
+    "Expectation",
+    "InputError",
+    "Moments",
+    "Result",
+    "RunOptions",
+    "Sampler",
+    "SetupOptions",
+    "SgmcmcError",
+    "SgmcmcWarning",
+    "State",
+    "Trace",
+    "constraints",
+    "distributions",
+    "sghmc",
+    "sghmc_setup",
+    "sghmccv",
+    "sghmccv_setup",
+    "sgld",
+    "sgld_setup",
+    "sgldcv",
+    "sgldcv_setup",
+    "sgnht",
+    "sgnht_setup",
+    "sgnhtcv",
+    "sgnhtcv_setup",
+]
+
+
+def __getattr__(name: str) -> _Any:
+    """NumPyro's distributions and constraints, imported when first asked for: they take a second."""
+    if name == "distributions":
+        from numpyro import distributions
+
+        return distributions
+    if name == "constraints":
+        from numpyro.distributions import constraints
+
+        return constraints
+    raise AttributeError(f"module 'sgmcmc' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

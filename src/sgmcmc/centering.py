@@ -1,0 +1,135 @@
+"""The mathematics of finding a centre for the control variates: block sums, a metric, a quasi-Newton direction.
+
+Nothing here loops over the data, compiles or prints; `mode` does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from sgmcmc._tree import split
+from sgmcmc._types import PyTree, Rows
+from sgmcmc.posterior import Posterior
+
+LARGEST_DENSE = 1000
+"""Up to this many parameters the metric is a full matrix; beyond, its diagonal."""
+
+KINK = 0.1
+"""Posterior standard deviations within which a sign change of the prior's gradient counts as a kink at the optimum."""
+
+
+def value_and_gradient(posterior: Posterior, position: PyTree, rows: Rows) -> tuple[jax.Array, jax.Array]:
+    """The log likelihood of a block and its gradient as one vector."""
+    value, gradient = jax.value_and_grad(posterior.sum_of_rows)(position, rows)
+    return value, flat(gradient)
+
+
+def prior_value_and_gradient(posterior: Posterior, position: PyTree) -> tuple[jax.Array, jax.Array]:
+    """The log prior of the position and its gradient as one vector."""
+    value, gradient = jax.value_and_grad(posterior.log_density_prior)(position)
+    return value, flat(gradient)
+
+
+def fisher_information(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
+    """Σ g_i g_iᵀ over a block of rows, or its diagonal where there are many parameters."""
+    gradients = jax.vmap(flat)(posterior.row_gradients(position, rows))
+    return gradients.T @ gradients if gradients.shape[1] <= LARGEST_DENSE else jnp.sum(gradients**2, axis=0)
+
+
+def prior_curvature(posterior: Posterior, position: PyTree) -> jax.Array:
+    """The prior's negative Hessian as the metric needs it: a matrix, or zeros where there are many parameters."""
+    vector = flat(position)
+    if vector.size > LARGEST_DENSE:
+        return jnp.zeros_like(vector)
+    return -jax.hessian(lambda x: posterior.log_density_prior(split(x, position)))(vector)
+
+
+def flat(tree: PyTree) -> jax.Array:
+    """All numbers of a tree in one vector, traced."""
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A positive definite stand-in for the posterior's precision: what turns gradients into posterior standard deviations."""
+
+    precision: np.ndarray
+
+    @staticmethod
+    def of(information: np.ndarray, curvature: np.ndarray) -> Metric:
+        """Fisher information of the rows plus the prior's curvature, whose negative directions count by their size."""
+        if information.ndim == 1:
+            total = information + np.abs(curvature)
+            return Metric(np.where(total > 0, total, 1.0))
+        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+        total = information + (vectors * np.abs(values)) @ vectors.T
+        scale = np.diag(total)
+        # A direction that nothing says anything about gets unit scale; the ridge is far below what matters.
+        return Metric(total + np.diag(np.where(scale > 0, 1e-8 * scale, 1.0)))
+
+    def solve(self, vector: np.ndarray) -> np.ndarray:
+        if self.precision.ndim == 1:
+            return vector / self.precision
+        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(self.precision), vector)
+
+    @property
+    def sd(self) -> np.ndarray:
+        """The standard deviation of each parameter given the others: a lower bound on its posterior one."""
+        return 1 / np.sqrt(self.precision if self.precision.ndim == 1 else np.diag(self.precision))
+
+    def distance(self, gradient: np.ndarray) -> float:
+        """gᵀM⁻¹g/d: the squared distance to the optimum in posterior standard deviations, per parameter."""
+        return float(gradient @ self.solve(gradient)) / len(gradient)
+
+
+@dataclass
+class QuasiNewton:
+    """L-BFGS directions on top of a metric: M⁻¹g, corrected by what the last steps showed of the curvature."""
+
+    metric: Metric
+    memory: int = 20
+    pairs: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=deque)
+
+    def direction(self, gradient: np.ndarray) -> np.ndarray:
+        q, weights = gradient.copy(), []
+        for s, y in reversed(self.pairs):
+            weights.append((s @ q) / (s @ y))
+            q -= weights[-1] * y
+        r = self.metric.solve(q)
+        for (s, y), weight in zip(self.pairs, reversed(weights), strict=True):
+            r += s * (weight - (y @ r) / (s @ y))
+        return r
+
+    def learn(self, step: np.ndarray, drop: np.ndarray) -> None:
+        """Remember a step and how much the gradient dropped over it, where that shows positive curvature."""
+        if step @ drop > 1e-10 * np.linalg.norm(step) * np.linalg.norm(drop):
+            self.pairs.append((step, drop))
+            if len(self.pairs) > self.memory:
+                self.pairs.popleft()
+
+
+def without_kinks(gradient: np.ndarray, prior: np.ndarray, below: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """The gradient, with zeros where it changes sign within a hair of here because the prior has a kink.
+
+    `prior`, `below` and `above` are the prior's gradients here and `KINK` standard deviations to either side. The Laplace
+    prior of the paper has its kink at 0, where the mode of a weak coefficient sits: the gradient is never small there.
+    """
+    sides = np.stack([gradient, gradient - prior + below, gradient - prior + above])
+    return np.where(sides.min(axis=0) * sides.max(axis=0) <= 0, 0.0, gradient)
+
+
+def subsample_size(n_rows: int, dimension: int) -> int:
+    """Rows enough to say where the mode roughly is."""
+    return min(n_rows, max(10_000, min(200 * dimension, 200_000)))
+
+
+def as_tree(vector: np.ndarray, like: Any) -> PyTree:
+    """A host vector as a tree of device arrays."""
+    return split(jnp.asarray(vector, jnp.result_type(float)), like)

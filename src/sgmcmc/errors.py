@@ -1,0 +1,77 @@
+"""What the library raises, and how it words it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sgmcmc.result import Result
+
+__all__ = ["DivergenceError", "InputError", "SgmcmcError", "SgmcmcWarning"]
+
+
+class SgmcmcError(Exception):
+    """Anything this library raises on purpose.
+
+    >>> import sgmcmc
+    >>> issubclass(sgmcmc.InputError, sgmcmc.SgmcmcError)
+    True
+    """
+
+
+class InputError(SgmcmcError, ValueError):
+    """An argument was refused before anything was compiled.
+
+    The message says what arrived, what was expected, where, and the call that repairs it.
+
+    >>> import sgmcmc
+    >>> sgmcmc.sgld(lambda params, batch: 0.0, {}, {"theta": 0.0}, 1e-4)
+    Traceback (most recent call last):
+    sgmcmc.errors.InputError: dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis
+    """
+
+
+class DivergenceError(SgmcmcError, FloatingPointError):
+    """A chain left the finite numbers. Nothing is lost: `result` holds every finite draw.
+
+    Attributes:
+        parameter: name of the parameter that stopped being finite.
+        step: the iteration at which it happened, counted from 1, burn-in included.
+        chain: the number of the chain, or None where there is no chain axis.
+        result: the draws made before; its `final_state` is the last finite state.
+
+    >>> import numpy as np, sgmcmc
+    >>> def log_lik(params, batch):
+    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> data = {"x": np.linspace(-1.0, 1.0, 1000, dtype=np.float32)}
+    >>> try:
+    ...     sgmcmc.sgld(log_lik, data, {"mu": 0.0}, 4.0, minibatch_size=100, n_iters=500, seed=1)
+    ... except sgmcmc.DivergenceError as error:
+    ...     print(error.parameter, error.step < 100, error.result["mu"].shape == (error.step - 1,))
+    mu True True
+    """
+
+    def __init__(self, message: str, *, parameter: str, step: int, chain: int | None, result: Result) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+        self.step = step
+        self.chain = chain
+        self.result = result
+
+
+class SgmcmcWarning(UserWarning):
+    """Something that changes what the draws mean, and that the user can mend.
+
+    >>> import warnings, sgmcmc
+    >>> warnings.simplefilter("error", sgmcmc.SgmcmcWarning)  # be strict
+    >>> warnings.simplefilter("default", sgmcmc.SgmcmcWarning)
+    """
+
+
+def describe(value: Any) -> str:
+    """A short account of a value for an error message: type, shape and dtype, or the value itself when it is small."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is not None and dtype is not None:
+        return f"{type(value).__name__} of shape {tuple(shape)} and dtype {dtype}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__} {text[:57]}..."

@@ -1,0 +1,47 @@
+"""What to say when a chain leaves the finite numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from sgmcmc._tree import leaf_names
+from sgmcmc._types import PyTree
+from sgmcmc.errors import DivergenceError, describe
+from sgmcmc.result import Result
+from sgmcmc.schedules import Schedule
+
+
+class Culprit(NamedTuple):
+    """The first parameter that is not finite, and its chain where there are chains."""
+
+    parameter: str
+    chain: int | None
+
+
+def first_not_finite(position: PyTree, gradient: PyTree, chained: bool) -> Culprit | None:
+    """Who left first: by position, else by gradient."""
+    for tree in (position, gradient):
+        for name, leaf in zip(leaf_names(position), jax.tree.leaves(tree), strict=True):
+            bad = ~np.isfinite(np.asarray(leaf))
+            if bad.any():
+                return Culprit(name, int(np.argwhere(bad)[0][0]) if chained else None)
+    return None
+
+
+def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> DivergenceError:
+    """The error, with the repair, and the draws made before."""
+    state, step = result.final_state, int(result.final_state.step) + 1
+    values = dict(zip(leaf_names(state.params), jax.tree.leaves(state.params), strict=True))
+    last = np.asarray(values[culprit.parameter])
+    last = last if culprit.chain is None else last[culprit.chain]
+    where = "" if culprit.chain is None else f" of chain {culprit.chain}"
+    message = (
+        f"parameter {culprit.parameter!r}{where} is not finite at iteration {step}; the last finite value was "
+        f"{describe(last.tolist())}. The step size is probably too large: try stepsize={schedule.first / 10:.2g} "
+        f"(it was {schedule.describe()}). The draws so far are in the error's .result, "
+        "the last finite state in .result.final_state"
+    )
+    return DivergenceError(message, parameter=culprit.parameter, step=step, chain=culprit.chain, result=result)

@@ -1,0 +1,98 @@
+"""What one iteration is: dynamics × estimator on fresh minibatches, with random numbers addressed by the iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sgmcmc._tree import size, split, tree_map
+from sgmcmc._types import Batch, PyTree, State
+from sgmcmc.dynamics import Dynamics, Motion
+from sgmcmc.gradients import Estimator
+from sgmcmc.schedules import Schedule
+
+ROWS, NOISE, START = 0, 1, 2
+"""What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning."""
+
+CHAIN_AXES = State(step=None, key=0, params=0, position=0, gradient=0, auxiliary=0, estimator=None)  # pyright: ignore[reportArgumentType]: axes, not arrays
+"""Which leaves of a state have one entry per chain, for `jax.vmap`."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A sampler without its data: how gradients are estimated and what the chain does with them."""
+
+    estimator: Estimator
+    dynamics: Dynamics
+    schedule: Schedule
+
+    @property
+    def noises(self) -> int:
+        """Trees of normals that an iteration uses."""
+        return self.dynamics.leaps + self.dynamics.refreshes
+
+    def start(self, key: jax.Array, position: PyTree, batch: Batch, est_state: PyTree) -> State:
+        """The state before the first iteration."""
+        eps = self.schedule.at(1, position)
+        noise = normals(purpose_key(key, 0, START), (), position)
+        motion = Motion(position, position, self.dynamics.start(position, eps, noise))
+        return self.place(jnp.int32(0), key, motion, batch, est_state)
+
+    def place(self, step: jax.Array, key: jax.Array, motion: Motion, batch: Batch, est_state: PyTree) -> State:
+        """The state at a motion's position, its gradient evaluated there."""
+        gradient, est_state, _ = self.estimator.estimate(motion.position, batch, est_state)
+        return self._state(step, key, Motion(motion.position, gradient, motion.auxiliary), est_state)
+
+    def step(self, state: State, batch_of: Callable[[Any], Batch], noise: PyTree) -> State:
+        """One iteration. `batch_of(l)` is the minibatch of leap `l`; `noise` has `noises` trees on its first axis."""
+        dynamics, t = self.dynamics, state.step + 1
+        eps = self.schedule.at(t, state.position)
+        before = self.schedule.at(jnp.maximum(t - 1, 1), state.position)
+        motion = Motion(state.position, state.gradient, state.auxiliary)
+        fresh = _pick(noise, dynamics.leaps) if dynamics.refreshes else None
+        if dynamics.refreshes or self.schedule.varies:
+            motion = dynamics.refresh(motion, eps, before, fresh)
+
+        def leap(number: Any, carry: tuple[Motion, PyTree]) -> tuple[Motion, PyTree]:
+            motion, est_state = carry
+            z = _pick(noise, number)
+            motion = dynamics.move(motion, eps, z)
+            gradient, est_state, stats = self.estimator.estimate(motion.position, batch_of(number), est_state)
+            return dynamics.settle(motion, gradient, stats, eps, z, t), est_state
+
+        carry = (motion, state.estimator)
+        carry = leap(0, carry) if dynamics.leaps == 1 else jax.lax.fori_loop(0, dynamics.leaps, leap, carry)
+        return self._state(t, state.key, *carry)
+
+    def _state(self, step: jax.Array, key: jax.Array, motion: Motion, est_state: PyTree) -> State:
+        params = self.estimator.posterior.transform.to_params(motion.position)
+        return State(step, key, params, motion.position, motion.gradient, motion.auxiliary, est_state)
+
+
+def purpose_key(key: jax.Array, t: Any, purpose: int) -> jax.Array:
+    """The key of iteration `t` for one purpose, from a chain's key as plain numbers."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(key), t), purpose)
+
+
+def row_keys(key: jax.Array, t: Any, leaps: int) -> jax.Array:
+    """The keys of the minibatches of iteration `t`."""
+    return jax.random.split(purpose_key(key, t, ROWS), leaps)
+
+
+def step_noise(key: jax.Array, t: Any, noises: int, size: int, dtype: Any) -> jax.Array:
+    """The normals of iteration `t`, one row for each tree of noise."""
+    return jax.random.normal(purpose_key(key, t, NOISE), (noises, size), dtype)
+
+
+def normals(key: jax.Array, front: tuple[int, ...], like: PyTree) -> PyTree:
+    """Standard normals shaped like a tree."""
+    dtype = jnp.result_type(*jax.tree.leaves(like))
+    return split(jax.random.normal(key, (*front, size(like)), dtype), like)
+
+
+def _pick(tree: PyTree, number: Any) -> PyTree:
+    return tree_map(lambda x: x[number], tree)

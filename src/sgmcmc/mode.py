@@ -1,0 +1,174 @@
+"""The centre of the control variates, found with nothing to tune.
+
+First on a subsample, then on the whole data: quasi-Newton ascent preconditioned by the Fisher information of the rows, so
+that "close" is measured in posterior standard deviations whatever the units. An estimate with control variates is
+unbiased for any centre; a close one makes it quiet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from sgmcmc._tree import join, size
+from sgmcmc._types import PyTree
+from sgmcmc.centering import (
+    KINK,
+    LARGEST_DENSE,
+    Metric,
+    QuasiNewton,
+    as_tree,
+    fisher_information,
+    prior_curvature,
+    prior_value_and_gradient,
+    subsample_size,
+    value_and_gradient,
+    without_kinks,
+)
+from sgmcmc.passes import full_sum
+from sgmcmc.posterior import Posterior
+from sgmcmc.progress import Bar, Progress
+from sgmcmc.sources import gather
+
+TOLERANCE = 0.05
+"""Converged: the centre is within √0.05 = 0.22 posterior standard deviations per parameter, root mean square."""
+
+METRIC_ROWS = 200_000
+LARGE_MODEL_METRIC_ROWS = 2_000
+ROUNDS, STEPS_PER_ROUND = 12, 25
+FULL_ROUNDS, FULL_STEPS_PER_ROUND = 3, 15
+HALVINGS = 30
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Where the search ended and how well: `distance` is the mean squared distance in posterior standard deviations."""
+
+    position: PyTree
+    converged: bool
+    distance: float
+    passes: int
+
+
+class _Objective:
+    """The log posterior on some arrays, `scale` times their log likelihood plus the log prior, at host vectors."""
+
+    def __init__(self, posterior: Posterior, arrays: dict[str, np.ndarray], like: PyTree, scale: float) -> None:
+        self.arrays, self.like, self.scale, self.passes = arrays, like, scale, 0
+        self._block = jax.jit(lambda p, rows: value_and_gradient(posterior, p, rows))
+        self._prior = jax.jit(lambda p: prior_value_and_gradient(posterior, p))
+        self._fisher = jax.jit(lambda p, rows: fisher_information(posterior, p, rows))
+        self._curvature = jax.jit(lambda p: prior_curvature(posterior, p))
+
+    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, gradient, and the prior's part of the gradient."""
+        position = as_tree(x, self.like)
+        value, gradient = full_sum(lambda rows: self._block(position, rows), self.arrays)
+        prior_value, prior = self.prior(x)
+        self.passes += 1
+        return self.scale * float(value) + prior_value, self.scale * gradient + prior, prior
+
+    def prior(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self._prior(as_tree(x, self.like))
+        return float(value), np.asarray(gradient, np.float64)
+
+    def metric(self, x: np.ndarray, sample: dict[str, np.ndarray], n_rows: int) -> Metric:
+        position = as_tree(x, self.like)
+        used = len(next(iter(sample.values())))
+        information = full_sum(lambda rows: self._fisher(position, rows), sample, extra=4 * len(x))
+        return Metric.of(n_rows / used * information, np.asarray(self._curvature(position), np.float64))
+
+
+@dataclass
+class _Point:
+    x: np.ndarray
+    value: float
+    gradient: np.ndarray
+    settled: np.ndarray
+
+
+def find_mode(posterior: Posterior, arrays: dict[str, np.ndarray], start: PyTree, seed: int, progress: Progress) -> Mode:
+    """Search from `start`; bounded work whatever the posterior."""
+    x, n_rows = join(start), posterior.n_rows
+    sample = _subsample(arrays, subsample_size(n_rows, size(start)), seed)
+    used = len(next(iter(sample.values())))
+    with Bar(progress, "centre", None, "step") as bar:
+        if used < n_rows:
+            rough = _Objective(posterior, sample, start, n_rows / used)
+            metric_rows = _subsample(sample, _metric_rows(len(x)), seed)
+            x = _search(rough, x, metric_rows, n_rows, ROUNDS, STEPS_PER_ROUND, bar)[0].x
+        whole = _Objective(posterior, arrays, start, 1.0)
+        metric_rows = _subsample(arrays, _metric_rows(len(x)), seed + 1)
+        rounds, steps = (FULL_ROUNDS, FULL_STEPS_PER_ROUND) if used < n_rows else (ROUNDS, STEPS_PER_ROUND)
+        point, distance = _search(whole, x, metric_rows, n_rows, rounds, steps, bar)
+    return Mode(as_tree(point.x, start), distance < TOLERANCE, distance, whole.passes)
+
+
+def _search(
+    objective: _Objective, x: np.ndarray, metric_rows: dict[str, np.ndarray], n_rows: int, rounds: int, steps: int, bar: Bar
+) -> tuple[_Point, float]:
+    """Rounds of ascent, each with the metric of where it starts, until close or out of work."""
+    point, metric, distance = None, None, np.inf
+    for _ in range(rounds):
+        metric = objective.metric(x, metric_rows, n_rows)
+        point = _evaluate(objective, x, metric)
+        distance = metric.distance(point.settled)
+        if distance < TOLERANCE:
+            break
+        moved = _ascend(objective, point, metric, steps, bar)
+        if moved is point:
+            break
+        point, x = moved, moved.x
+        distance = metric.distance(point.settled)
+    assert point is not None
+    return point, distance
+
+
+def _ascend(objective: _Objective, point: _Point, metric: Metric, steps: int, bar: Bar) -> _Point:
+    memory = QuasiNewton(metric)
+    for _ in range(steps):
+        if metric.distance(point.settled) < TOLERANCE / 2:
+            break
+        new = _line_search(objective, point, memory.direction(point.settled), metric)
+        if new is None and memory.pairs:
+            memory = QuasiNewton(metric)
+            new = _line_search(objective, point, memory.direction(point.settled), metric)
+        if new is None:
+            break
+        memory.learn(new.x - point.x, point.gradient - new.gradient)
+        point = new
+        bar.update(1, log_posterior=point.value)
+    return point
+
+
+def _line_search(objective: _Objective, point: _Point, direction: np.ndarray, metric: Metric) -> _Point | None:
+    """The first of 1, 1/2, 1/4, ... of the direction that climbs; a value that is not finite does not."""
+    slope = float(point.settled @ direction)
+    length = 1.0
+    for _ in range(HALVINGS if slope > 0 else 0):
+        new = _evaluate(objective, point.x + length * direction, metric)
+        if np.isfinite(new.value) and np.isfinite(new.gradient).all() and new.value > point.value + 1e-4 * length * slope:
+            return new
+        length /= 2
+    return None
+
+
+def _evaluate(objective: _Objective, x: np.ndarray, metric: Metric) -> _Point:
+    value, gradient, prior = objective(x)
+    below, above = (objective.prior(x + side * KINK * metric.sd)[1] for side in (-1, 1))
+    return _Point(x, value, gradient, without_kinks(gradient, prior, below, above))
+
+
+def _metric_rows(dimension: int) -> int:
+    return METRIC_ROWS if dimension <= LARGEST_DENSE else LARGE_MODEL_METRIC_ROWS
+
+
+def _subsample(arrays: dict[str, np.ndarray], count: int, seed: int) -> dict[str, Any]:
+    n_rows = len(next(iter(arrays.values())))
+    if count >= n_rows:
+        return arrays
+    index = np.sort(np.random.default_rng(seed).choice(n_rows, count, replace=False, shuffle=False))
+    return {name: gather(array, index) for name, array in arrays.items()}

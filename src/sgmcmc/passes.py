@@ -1,0 +1,48 @@
+"""Full passes over the data: streamed in blocks, each block's sum on the device, their total in float64 on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from sgmcmc._tree import tree_map
+from sgmcmc._types import PyTree, Rows
+from sgmcmc.posterior import Posterior
+from sgmcmc.progress import Bar
+from sgmcmc.sources import blocks
+
+BLOCK_BYTES = 4 << 20
+"""Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
+
+
+def block_rows(arrays: dict[str, np.ndarray], extra_per_row: int = 0) -> int:
+    """Rows per block."""
+    row_bytes = sum(array[0].nbytes for array in arrays.values()) + extra_per_row
+    return max(1, BLOCK_BYTES // max(1, row_bytes))
+
+
+def full_sum(function: Callable[[Rows], PyTree], arrays: dict[str, np.ndarray], bar: Bar | None = None, extra: int = 0) -> PyTree:
+    """Σ over blocks of `function(rows)`, a compiled function of the rows, in float64."""
+    total: Any = None
+    for rows in blocks(arrays, block_rows(arrays, extra)):
+        part = tree_map(lambda x: np.asarray(x, np.float64), function(rows))
+        total = part if total is None else tree_map(np.add, total, part)
+        if bar is not None:
+            bar.update(len(next(iter(rows.values()))))
+    return total
+
+
+def full_gradient(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray], bar: Bar | None = None) -> PyTree:
+    """The gradient of the full log likelihood: one pass."""
+    gradient = jax.jit(jax.grad(posterior.sum_of_rows))
+    total = full_sum(lambda rows: gradient(position, rows), arrays, bar)
+    return tree_map(lambda x, like: jax.numpy.asarray(x, like.dtype), total, position)
+
+
+def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray]) -> float:
+    """The log likelihood of all rows: one pass."""
+    value = jax.jit(posterior.sum_of_rows)
+    return float(full_sum(lambda rows: value(position, rows), arrays))

@@ -1,0 +1,241 @@
+"""The compiled, chunked loop: many iterations a call, chains side by side, minibatches fetched while it computes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sgmcmc._tree import all_finite, size, split, tree_map, where
+from sgmcmc._types import Batch, PyTree, State
+from sgmcmc.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
+from sgmcmc.progress import Bar
+from sgmcmc.sources import Source
+from sgmcmc.summaries import Keep
+
+LARGEST_CHUNK = 1000
+CHUNK_BYTES = 32 << 20
+"""A chunk's minibatches and noise stay below this, so that they are still in cache when the loop reads them."""
+
+CHUNK_SECONDS = 0.3
+"""How long a chunk should take at most: how often the progress bar moves and Ctrl-C is heard."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How far a run came and what it kept."""
+
+    state: State
+    values: tuple[Any, ...]
+    stored: int
+    failed_at: State | None
+    interrupted: bool
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A kernel and its data, compiled."""
+
+    kernel: Kernel
+    source: Source
+
+    def capacity(self, state: State, n_iters: int, chunk_size: int | None) -> int:
+        """Iterations per compiled chunk."""
+        if chunk_size is not None:
+            return chunk_size
+        leaps, itemsize = self.kernel.dynamics.leaps, jnp.result_type(float).itemsize
+        chains = n_chains(state) or 1
+        per_step = chains * leaps * self.source.bytes_per_batch + itemsize * self.kernel.noises * size(state.position)
+        affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_step)))
+        return min(affordable, 1 << (n_iters - 1).bit_length())  # short runs of different lengths share a few programs
+
+    def run(
+        self,
+        state: State,
+        n_iters: int,
+        burn_in: int,
+        thin: int,
+        keeps: tuple[Keep, ...],
+        bar: Bar,
+        chunk_size: int | None = None,
+    ) -> Outcome:
+        """`burn_in + n_iters` iterations; every `thin`-th of the last `n_iters` is shown to the keep objects."""
+        chained, total = n_chains(state) is not None, burn_in + n_iters
+        capacity = self.capacity(state, total, chunk_size)
+        first_step = int(state.step)
+        carries = tuple(keep.begin(state.params, chained) for keep in keeps)
+        stores = tuple(keep.store(state.params, n_iters // thin, chained) for keep in keeps)
+        done, failed, interrupted = 0, None, False
+        pace = _Pace(capacity)
+        try:
+            key, plan = state.key, self.prepare(state.key, first_step, capacity)
+            while done < total and failed is None:
+                count = min(pace.next_count(), total - done)
+                more = done + count < total
+                # Queued before the chunk: the host gathers these rows while the chunk computes.
+                drawn = self.draw(key, first_step + done + count, capacity) if more else None
+                state_after, carries, pieces, report = self._chunk(
+                    state, carries, self.source.data, plan, count, first_step + burn_in, thin,
+                    capacity=capacity, keeps=keeps, chained=chained,
+                )  # fmt: skip
+                plan = self.source.prepare(drawn) if more else plan
+                steps, log_posterior, attempted = int(report["steps"]), float(report["log_posterior"]), report["attempted"]
+                state, done = state_after, done + steps
+                for store, piece in zip(stores, pieces, strict=True):
+                    if store is not None:
+                        store.add(piece)
+                failed = attempted if steps < count else None
+                pace.took(count)
+                bar.update(steps, log_posterior=log_posterior)
+        except KeyboardInterrupt:
+            interrupted = True
+        values = tuple(keep.finish(carry, store, chained) for keep, carry, store in zip(keeps, carries, stores, strict=True))
+        return Outcome(state, values, max(0, done - burn_in) // thin, failed, interrupted)
+
+    def prepare(self, key: jax.Array, step: int, capacity: int) -> PyTree:
+        """The minibatches of the `capacity` iterations after `step`: axes iteration, (chain,) leap."""
+        return self.source.prepare(self.draw(key, step, capacity))
+
+    def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
+        """Their random part, queued on the device."""
+        return self.source.draw(self._row_keys(key, step, capacity))
+
+    @cached_property
+    def _row_keys(self) -> Any:
+        leaps = self.kernel.dynamics.leaps
+
+        @partial(jax.jit, static_argnums=2)
+        def keys(key: jax.Array, step: jax.Array, capacity: int) -> jax.Array:
+            return _per_step_and_chain(lambda k, t: row_keys(k, t, leaps), key, step + 1 + jnp.arange(capacity))
+
+        return keys
+
+    @cached_property
+    def _chunk(self) -> Any:
+        return jax.jit(self._chunk_traced, static_argnames=("capacity", "keeps", "chained"))
+
+    def _chunk_traced(
+        self, state: State, carries: PyTree, data: PyTree, plan: PyTree, count: jax.Array, skip: jax.Array, thin: jax.Array,
+        *, capacity: int, keeps: tuple[Keep, ...], chained: bool,
+    ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
+        advance = self.advance(chained)
+        noise = self.noise(state, state.step + 1 + jnp.arange(capacity))
+        works = tuple(keep.open(carry, state.params, capacity, chained) for keep, carry in zip(keeps, carries, strict=True))
+
+        def goes_on(loop: Any) -> jax.Array:
+            return (loop[0] < count) & loop[1]
+
+        def iteration(loop: Any) -> Any:
+            k, _, state, _, works = loop
+            new = advance(state, data, _pick(plan, k), noise[k])
+            finite = all_finite(new.position, new.gradient)
+            state = where(finite, new, state)
+            since = state.step - skip
+            hit = finite & (since > 0) & (since % thin == 0)
+            weight = self.kernel.schedule.weight(state.step, state.position) if self.kernel.schedule.varies else jnp.ones(())
+            works = tuple(keep.update(w, state.params, weight, hit, chained) for keep, w in zip(keeps, works, strict=True))
+            return k + finite, finite, state, (new.position, new.gradient), works
+
+        loop = (jnp.int32(0), jnp.bool(True), state, (state.position, state.gradient), works)
+        steps, _, state, attempted, works = jax.lax.while_loop(goes_on, iteration, loop)
+        carries, pieces = zip(*map(lambda keep, w: keep.close(w), keeps, works), strict=True) if keeps else ((), ())
+        last = _pick(plan, jnp.maximum(steps - 1, 0))
+        report = {"steps": steps, "attempted": attempted, "log_posterior": self.log_posterior(state, data, last, chained)}
+        return state, carries, pieces, report
+
+    def advance(self, chained: bool) -> Any:
+        """One iteration of one chain or of all, as a function of state, data, entry of the plan and flat noise."""
+
+        def one(state: State, data: PyTree, entry: PyTree, noise: jax.Array) -> State:
+            return self.kernel.step(state, lambda leap: self.source.take(data, _pick(entry, leap)), split(noise, state.position))
+
+        return jax.vmap(one, in_axes=(CHAIN_AXES, None, 0, 0), out_axes=CHAIN_AXES) if chained else one
+
+    def noise(self, state: State, steps: jax.Array) -> jax.Array:
+        """All the normals of some iterations: axes iteration, (chain,) tree, number."""
+        dtype = jnp.result_type(*jax.tree.leaves(state.position))
+        dimension = size(state.position) // (n_chains(state) or 1)
+        draw = partial(step_noise, noises=self.kernel.noises, size=dimension, dtype=dtype)
+        return _per_step_and_chain(draw, state.key, steps)
+
+    def log_posterior(self, state: State, data: PyTree, entry: PyTree, chained: bool) -> jax.Array:
+        """The minibatch estimate of the log posterior, averaged over chains, on the first minibatch of an entry."""
+
+        def one(position: PyTree, entry: PyTree) -> jax.Array:
+            return self.kernel.estimator.posterior.log_posterior(position, self.source.take(data, _pick(entry, 0)))
+
+        return jnp.mean(jax.vmap(one)(state.position, entry)) if chained else one(state.position, entry)
+
+    @cached_property
+    def single_step(self) -> Any:
+        """One compiled iteration on the library's minibatches."""
+
+        @partial(jax.jit, static_argnames="chained")
+        def step(state: State, data: PyTree, plan: PyTree, *, chained: bool) -> State:
+            noise = self.noise(state, state.step[None] + 1)[0]
+            return self.advance(chained)(state, data, _pick(plan, 0), noise)
+
+        return step
+
+    @cached_property
+    def step_on(self) -> Any:
+        """One compiled iteration on a minibatch of the user's."""
+
+        @partial(jax.jit, static_argnames="chained")
+        def step(state: State, batch: Batch, *, chained: bool) -> State:
+            def one(state: State, noise: jax.Array) -> State:
+                return self.kernel.step(state, lambda _: batch, split(noise, state.position))
+
+            mapped = jax.vmap(one, in_axes=(CHAIN_AXES, 0), out_axes=CHAIN_AXES) if chained else one
+            return mapped(state, self.noise(state, state.step[None] + 1)[0])
+
+        return step
+
+    def on_one_batch(self, function: Any, axes: PyTree, out_axes: PyTree) -> Any:
+        """Compile `function(argument, batch)` of one chain for one chain or all, on the first minibatch of a plan."""
+
+        @partial(jax.jit, static_argnames="chained")
+        def call(argument: PyTree, data: PyTree, plan: PyTree, *, chained: bool) -> PyTree:
+            def one(argument: PyTree, entry: PyTree) -> PyTree:
+                return function(argument, self.source.take(data, _pick(entry, 0)))
+
+            mapped = jax.vmap(one, in_axes=(axes, 0), out_axes=out_axes) if chained else one
+            return mapped(argument, _pick(plan, 0))
+
+        return call
+
+
+class _Pace:
+    """How many iterations to ask of the next chunk, so that it takes about `CHUNK_SECONDS`."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity, self._count, self._compiled = capacity, min(10, capacity), False
+        self._clock = time.perf_counter()
+
+    def next_count(self) -> int:
+        self._clock = time.perf_counter()
+        return self._count
+
+    def took(self, count: int) -> None:
+        seconds = (time.perf_counter() - self._clock) / max(1, count)
+        affordable = int(CHUNK_SECONDS / seconds) if self._compiled else 10 * self._count
+        self._count = max(1, min(self._capacity, affordable, 10 * self._count))
+        self._compiled = True
+
+
+def n_chains(state: State) -> int | None:
+    """How many chains a state has, or None where it has no chain axis."""
+    return state.key.shape[0] if state.key.ndim == 2 else None
+
+
+def _per_step_and_chain(function: Any, key: jax.Array, steps: jax.Array) -> jax.Array:
+    per_chain = function if key.ndim == 1 else jax.vmap(function, in_axes=(0, None))
+    return jax.vmap(per_chain, in_axes=(None, 0))(key, steps)
+
+
+def _pick(tree: PyTree, number: Any) -> PyTree:
+    return tree_map(lambda x: x[number], tree)

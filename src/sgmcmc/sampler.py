@@ -1,0 +1,329 @@
+"""The user's sampler object: set up once, then initialised, stepped, run or iterated."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._tree import leaf_names, tree_map
+from sgmcmc._types import Batch, PyTree, State
+from sgmcmc.centre import PaperOptimiser, find_centre
+from sgmcmc.checks import check_count
+from sgmcmc.dynamics import Motion, PersistentHamiltonian
+from sgmcmc.errors import InputError, SgmcmcWarning, describe
+from sgmcmc.failures import divergence, first_not_finite
+from sgmcmc.gradients import Centre, ControlVariate
+from sgmcmc.kernel import CHAIN_AXES, Kernel
+from sgmcmc.passes import full_log_likelihood
+from sgmcmc.posterior import Posterior
+from sgmcmc.progress import Bar, Progress, check_progress
+from sgmcmc.result import Result
+from sgmcmc.run import Loop, n_chains
+from sgmcmc.sources import Source
+from sgmcmc.summaries import Keep, Trace
+
+ALONE = "kept"
+"""The name of a keep object that came without one."""
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A sampler ready to go, made by `sgld_setup` and its five siblings.
+
+    >>> import numpy as np, sgmcmc
+    >>> def log_lik(params, batch):
+    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> sampler = sgmcmc.sgld_setup(log_lik, {"x": np.zeros(100, np.float32)}, {"mu": 0.0}, 1e-2, minibatch_size=10)
+    >>> state = sampler.init(seed=1)
+    >>> for _ in range(3):
+    ...     state = sampler.step(state)
+    >>> state.params["mu"].shape
+    ()
+    >>> sampler.run(state, 100)["mu"].shape
+    (100,)
+    """
+
+    name: str
+    kernel: Kernel
+    source: Source
+    start: PyTree
+    settings: dict[str, Any]
+    optimiser: PaperOptimiser | None = None
+
+    @property
+    def posterior(self) -> Posterior:
+        """The problem being sampled."""
+        return self.kernel.estimator.posterior
+
+    def init(self, seed: Any = None, *, n_chains: int | None = None, progress: Progress = True) -> State:
+        """The state before the first iteration; control variate samplers find their centre here.
+
+        Args:
+            seed: a whole number or a JAX key; None draws one.
+            n_chains: None gives a state without a chain axis; a number, 1 included, puts the chains first.
+            progress: True shows a bar for the search, False nothing; a function is called with the figures.
+        """
+        check_progress(progress)
+        chains = None if n_chains is None else check_count("n_chains", n_chains)
+        root = as_key(draw_seed() if seed is None else seed)
+        position, est_state = self.start, ()
+        if isinstance(self.kernel.estimator, ControlVariate):
+            est_state = find_centre(self.posterior, self.source, self.start, self.optimiser, root, progress)
+            position = est_state.position
+        keys = jax.random.key_data(jax.vmap(lambda chain: jax.random.fold_in(root, chain))(jnp.arange(chains or 1)))
+        if chains is None:
+            keys = keys[0]
+        else:
+            position = tree_map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), position)
+        plan = self._loop.prepare(keys, -1, 1)  # iteration 0: the gradient at the start
+        state = self._start((keys, position, est_state), self.source.data, plan, chained=chains is not None)
+        culprit = first_not_finite(state.position, state.gradient, chains is not None)
+        if culprit is not None:
+            raise InputError(
+                f"the gradient for parameter {culprit.parameter!r} is not finite at the starting values; move params"
+            )
+        return state
+
+    def step(self, state: State, batch: Mapping[str, Any] | None = None) -> State:
+        """One iteration.
+
+        Args:
+            state: from `init`, `step`, `run` or `iterate`.
+            batch: rows of your own choosing instead of the library's minibatch; they serve every leap of the iteration.
+        """
+        chained = n_chains(state) is not None
+        if batch is None:
+            plan = self._loop.prepare(state.key, int(state.step), 1)
+            new = self._loop.single_step(state, self.source.data, plan, chained=chained)
+        else:
+            new = self._loop.step_on(state, self._own_batch(batch), chained=chained)
+        self._raise_if_diverged((new.position, new.gradient), self._result(state))
+        return new
+
+    def run(
+        self,
+        state: State,
+        n_iters: int = 10_000,
+        *,
+        burn_in: int = 0,
+        thin: int = 1,
+        keep: Keep | Mapping[str, Keep] | None = None,
+        progress: Progress = True,
+        chunk_size: int | None = None,
+    ) -> Result:
+        """Many iterations, compiled. The result's `final_state` continues where this run ended.
+
+        Args:
+            state: where to start.
+            n_iters: iterations after the burn-in.
+            burn_in: iterations run first and not stored.
+            thin: store every `thin`-th iteration.
+            keep: what to store instead of every draw: an object such as `Moments()`, or a dict of them by name.
+            progress: True shows a bar, False nothing; a function is called with the figures.
+            chunk_size: iterations per compiled call; changes speed, never the draws.
+        """
+        self.check_run(n_iters=n_iters, burn_in=burn_in, thin=thin, keep=keep, progress=progress, chunk_size=chunk_size)
+        keeps = named_keeps(keep)
+        first_stored = int(state.step) + burn_in + thin
+        self._warn_of_early_draws(first_stored - thin)
+        with Bar(progress, self.name, burn_in + n_iters) as bar:
+            outcome = self._loop.run(state, n_iters, burn_in, thin, tuple(keeps.values()), bar, chunk_size)
+        told = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin, "n_chains": n_chains(state)}
+        result = self._result(outcome.state, keep, dict(zip(keeps, outcome.values, strict=True)), told)
+        trace = trace_of(keeps)
+        if trace is not None:
+            draws, stride = outcome.values[list(keeps).index(trace)], thin * getattr(keeps[trace], "thin", 1)
+            steps = first_stored - thin + stride * (1 + np.arange(outcome.stored * thin // stride))
+            result = replace(result, draws=draws, weights=self._weights(steps))
+        if outcome.interrupted:
+            warnings.warn(f"interrupted: the result holds the {outcome.stored} draws made so far", SgmcmcWarning, stacklevel=2)
+        self._raise_if_diverged(outcome.failed_at, result)
+        self._warn_of_noise(outcome.state)
+        return result
+
+    def iterate(self, state: State, n_iters: int = 10_000, *, every: int = 100, progress: Progress = False) -> Iterator[State]:
+        """Run compiled chunks and hand out the state after every `every` iterations: your own loop at full speed."""
+        n_iters, every = check_count("n_iters", n_iters), check_count("every", every)
+        with Bar(check_progress(progress), self.name, n_iters) as bar:
+            chunk_size = self._loop.capacity(state, every, None)
+            for done in range(0, n_iters, every):
+                outcome = self._loop.run(state, min(every, n_iters - done), 0, 1, (), bar, chunk_size)
+                self._raise_if_diverged(outcome.failed_at, self._result(outcome.state))
+                if outcome.interrupted:
+                    raise KeyboardInterrupt
+                state = outcome.state
+                yield state
+
+    def replace(self, state: State, params: PyTree) -> State:
+        """The state moved to other parameters, its gradient evaluated there: for Gibbs steps and edits by hand."""
+        if jax.tree.structure(params) != jax.tree.structure(state.params):
+            raise InputError(f"params has leaves {', '.join(leaf_names(params))}; expected {', '.join(leaf_names(state.params))}")
+        params = tree_map(lambda x, old: jnp.asarray(x, old.dtype).reshape(old.shape), params, state.params)
+        position = self.posterior.transform.to_position(params)
+        plan = self._loop.prepare(state.key, int(state.step) - 1, 1)
+        moved = replace(state, position=position, params=params)
+        return self._place(moved, self.source.data, plan, chained=n_chains(state) is not None)
+
+    def log_posterior(self, state: State, *, full: bool = False) -> np.ndarray:
+        """The log posterior at the state, up to its constant: a minibatch estimate, or (`full`) from all the data.
+
+        With chains, one value each. Under constraints it is the density of the unconstrained position.
+        """
+        chains = n_chains(state)
+        if not full:
+            plan = self._loop.prepare(state.key, int(state.step) - 1, 1)
+            return np.asarray(self._estimate(state, self.source.data, plan, chained=chains is not None))
+        if chains is None:
+            return np.asarray(self._full_log_posterior(state.position))
+        return np.asarray([self._full_log_posterior(tree_map(lambda x, c=c: x[c], state.position)) for c in range(chains)])
+
+    def check_run(
+        self, n_iters: Any = 1, burn_in: Any = 0, thin: Any = 1, keep: Any = None, progress: Any = False, chunk_size: Any = None
+    ) -> None:
+        """Refuse what `run` would refuse, without running."""
+        check_count("n_iters", n_iters)
+        check_count("burn_in", burn_in, least=0)
+        if check_count("thin", thin) > n_iters:
+            raise InputError(f"thin is {thin} for {n_iters} iterations, which stores nothing; expected at most n_iters")
+        if chunk_size is not None:
+            check_count("chunk_size", chunk_size)
+        named_keeps(keep)
+        check_progress(progress)
+
+    @cached_property
+    def _loop(self) -> Loop:
+        return Loop(self.kernel, self.source)
+
+    @cached_property
+    def _start(self) -> Any:
+        def start(argument: PyTree, batch: Batch) -> State:
+            key, position, est_state = argument
+            return self.kernel.start(key, position, batch, est_state)
+
+        return self._loop.on_one_batch(start, (0, 0, None), CHAIN_AXES)
+
+    @cached_property
+    def _place(self) -> Any:
+        def place(state: State, batch: Batch) -> State:
+            motion = Motion(state.position, state.gradient, state.auxiliary)
+            return self.kernel.place(state.step, state.key, motion, batch, state.estimator)
+
+        return self._loop.on_one_batch(place, CHAIN_AXES, CHAIN_AXES)
+
+    @cached_property
+    def _estimate(self) -> Any:
+        return self._loop.on_one_batch(lambda state, batch: self.posterior.log_posterior(state.position, batch), CHAIN_AXES, 0)
+
+    def _full_log_posterior(self, position: PyTree) -> float:
+        prior = float(self.posterior.log_density_prior(position))
+        return full_log_likelihood(self.posterior, position, self.source.arrays) + prior
+
+    def _own_batch(self, batch: Mapping[str, Any]) -> Batch:
+        missing = sorted(set(self.source.arrays) - set(batch))
+        if missing:
+            raise InputError(f"batch has no {missing[0]!r}; expected the dataset's names: {', '.join(self.source.arrays)}")
+        rows = {name: jnp.asarray(batch[name], array.dtype) for name, array in self.source.arrays.items()}
+        counts = {name: len(array) for name, array in rows.items()}
+        if len(set(counts.values())) > 1:
+            raise InputError(f"batch has different numbers of rows: {counts}")
+        count = next(iter(counts.values()))
+        weight = jnp.asarray(self.source.n_rows / count, jnp.result_type(float))
+        return Batch(rows, weight, jnp.full(count, -1))
+
+    def _weights(self, steps: np.ndarray) -> np.ndarray | None:
+        if not self.kernel.schedule.varies:
+            return None
+        weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self.start)))
+        return np.asarray(weight(jnp.asarray(steps)))
+
+    def _result(self, state: State, keep: Any = None, values: Mapping[str, Any] | None = None, told: Any = None) -> Result:
+        """A result without draws yet."""
+        settings = {"sampler": self.name, **self.settings, **(told or {}), **_centre_figures(state), "versions": versions()}
+        kept: Any = {} if keep is None or values is None else dict(values)
+        if keep is not None and not isinstance(keep, Mapping):
+            kept = kept[ALONE]
+        return Result(None, kept, state, settings, chained=n_chains(state) is not None)
+
+    def _raise_if_diverged(self, attempted: Any, result: Result) -> None:
+        culprit = None if attempted is None else first_not_finite(attempted[0], attempted[1], result.chained)
+        if culprit is not None:
+            raise divergence(culprit, result, self.kernel.schedule)
+
+    def _warn_of_early_draws(self, stored_from: int) -> None:
+        warmup = getattr(self.kernel.dynamics, "warmup", 0)
+        if stored_from < warmup:
+            warnings.warn(
+                f"the first {warmup - stored_from} stored draws come from the {warmup} iterations in which the noise estimate is "
+                f"still learnt; burn_in={warmup} leaves them out",
+                SgmcmcWarning,
+                stacklevel=3,
+            )
+
+    def _warn_of_noise(self, state: State) -> None:
+        dynamics = self.kernel.dynamics
+        if not isinstance(dynamics, PersistentHamiltonian) or not dynamics.warmup:
+            return
+        eps = self.kernel.schedule.at(state.step, self.start)
+        shares = tree_map(lambda e, v, a: float(jnp.max(e * v / 2 / a)), eps, state.auxiliary["variance"], dynamics.alpha)
+        for name, share in zip(leaf_names(shares), jax.tree.leaves(shares), strict=True):
+            if share > 0.9:
+                warnings.warn(
+                    f"the minibatch noise in {name!r} makes up {share:.0%} of what the friction removes, too much for the noise "
+                    "estimate to correct; raise alpha or minibatch_size, lower stepsize, or use sghmccv",
+                    SgmcmcWarning,
+                    stacklevel=3,
+                )
+
+
+def named_keeps(keep: Any) -> dict[str, Keep]:
+    """Keep objects by name; the default is a trace of the parameters."""
+    if keep is None:
+        return {ALONE: Trace()}
+    keeps = dict(keep) if isinstance(keep, Mapping) else {ALONE: keep}
+    for name, one in keeps.items():
+        if not isinstance(one, Keep):
+            raise InputError(
+                f"keep[{name!r}] is {describe(one)}; expected an object such as Trace(), Moments() or Expectation(function)"
+            )
+    return keeps
+
+
+def trace_of(keeps: Mapping[str, Keep]) -> str | None:
+    """The name of the first object that keeps the parameters themselves."""
+    return next((name for name, keep in keeps.items() if isinstance(keep, Trace) and keep.function is None), None)
+
+
+def as_key(seed: Any) -> jax.Array:
+    """A typed key from a whole number or a JAX key, old style or new."""
+    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
+        return seed
+    if isinstance(seed, jax.Array | np.ndarray) and seed.dtype == np.uint32 and seed.shape == (2,):
+        return jax.random.wrap_key_data(jnp.asarray(seed))
+    return jax.random.key(check_count("seed", seed, least=0))
+
+
+def draw_seed() -> int:
+    """A seed from the operating system."""
+    return secrets.randbits(31)
+
+
+def _centre_figures(state: State) -> dict[str, Any]:
+    if not isinstance(state.estimator, Centre):
+        return {}
+    return {"centre_converged": bool(state.estimator.converged), "centre_distance": float(state.estimator.distance)}
+
+
+def versions() -> dict[str, str]:
+    """The software a run used."""
+    packages = {name: version(name) for name in ("sgmcmc", "jax", "numpy")}
+    return {**packages, "python": platform.python_version(), "backend": jax.default_backend()}

@@ -1,0 +1,123 @@
+"""Tuning constants: one number, one per parameter, or (for step sizes) a function of the iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._tree import leaf_names, tree_map
+from sgmcmc._types import PyTree
+from sgmcmc.errors import InputError, describe
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Schedule:
+    """A step size for every parameter at every iteration, normalised once."""
+
+    constant: PyTree | None
+    function: Callable[[Any], Any] | None = field(default=None, metadata={"static": True})
+    names: tuple[str, ...] = field(default=(), metadata={"static": True})
+
+    @property
+    def varies(self) -> bool:
+        return self.function is not None
+
+    def at(self, t: Any, position: PyTree) -> PyTree:
+        """The step sizes of iteration `t` (the first is 1), a tree like `position`."""
+        if self.function is None:
+            return self.constant
+        return spread(self.function(t), position)
+
+    def weight(self, t: Any, position: PyTree) -> jax.Array:
+        """What the draw of iteration `t` counts for in an average: its step size, averaged over the parameters."""
+        sizes = [jnp.mean(leaf) for leaf in jax.tree.leaves(self.at(t, position))]
+        return jnp.mean(jnp.stack(sizes))
+
+    def describe(self) -> Any:
+        """The step sizes for the record: one number if all agree, else by parameter."""
+        if self.function is not None:
+            return f"function of t, {np.float32(self.first):.3g} at t = 1"
+        sizes = {name: np.asarray(leaf).tolist() for name, leaf in zip(self.names, self._leaves(), strict=True)}
+        values = list(sizes.values())
+        return values[0] if all(value == values[0] for value in values) else sizes
+
+    @property
+    def first(self) -> float:
+        """The largest step size of iteration 1."""
+        leaves = self._leaves() if self.function is None else jax.tree.leaves(self.function(1))
+        return float(max(np.max(np.asarray(leaf)) for leaf in leaves))
+
+    def _leaves(self) -> list[Any]:
+        return jax.tree.leaves(self.constant)
+
+
+def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Schedule:
+    """Check a step size as the user gave it and make a schedule of it."""
+    names = tuple(leaf_names(position))
+    if not callable(stepsize):
+        return Schedule(per_parameter(stepsize, position, name), None, names)
+    try:
+        first = stepsize(1)
+        jax.eval_shape(lambda t: spread(stepsize(t), position, name), jnp.int32(1))
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{name} is a function that failed at t = 1 ({type(error).__name__}: {error}); expected a function of the "
+            f"iteration written with jax.numpy, such as {name}=lambda t: 1e-4 * (10 + t) ** -0.33"
+        ) from error
+    per_parameter(first, position, f"{name}(1)")
+    return Schedule(None, stepsize, names)
+
+
+def per_parameter(value: Any, position: PyTree, name: str, below: float = np.inf) -> PyTree:
+    """One positive number less than `below` for each leaf of `position`, from one number or a (prefix of a) tree of numbers."""
+    tree = spread(value, position, name)
+    for leaf_name, leaf in zip(leaf_names(position), jax.tree.leaves(tree), strict=True):
+        array = np.asarray(leaf)
+        if not ((array > 0) & (array < below)).all():
+            expected = "a positive number" if below == np.inf else f"a number between 0 and {below:g}"
+            raise InputError(f"{name} for parameter {leaf_name!r} is {describe(array.tolist())}; expected {expected}")
+    return tree
+
+
+def spread(value: Any, position: PyTree, name: str = "stepsize") -> PyTree:
+    """Copy a number, or a prefix of the tree, to every leaf it covers."""
+    _compare_names(value, position, name)
+    try:
+        whole = jax.tree.broadcast(value, position)
+    except ValueError as error:
+        raise InputError(
+            f"{name} does not fit params: {describe(value)}; expected one number, or a tree of numbers like params "
+            f"(leaves {', '.join(leaf_names(position))})"
+        ) from error
+    return tree_map(lambda x, like: _as_number(x, like, name), whole, position)
+
+
+def _compare_names(value: Any, position: PyTree, name: str) -> None:
+    if not (isinstance(value, Mapping) and isinstance(position, Mapping)):
+        return
+    unknown, missing = sorted(set(value) - set(position)), sorted(set(position) - set(value))
+    if unknown:
+        raise InputError(f"{name} names an unknown parameter {unknown[0]!r}; params has {', '.join(map(str, position))}")
+    if missing:
+        raise InputError(f"{name} is missing for parameter {missing[0]!r}; give one number for all, or add {missing[0]!r} to it")
+    for key in position:
+        _compare_names(value[key], position[key], f"{name}[{key!r}]")
+
+
+def _as_number(x: Any, like: Any, name: str) -> jax.Array:
+    try:
+        array = jnp.asarray(x, jnp.result_type(like))
+        fits = np.broadcast_shapes(array.shape, like.shape) == like.shape
+    except (TypeError, ValueError):
+        fits, array = False, None
+    if not fits or array is None:
+        raise InputError(f"{name} is {describe(x)} for a parameter of shape {like.shape}; expected a number or that shape")
+    return array

@@ -1,0 +1,306 @@
+"""Rows and minibatches: where the data lie, and how a step gets n of its N rows in O(n).
+
+A source works in three parts. `draw`, compiled, turns one random key per minibatch into random numbers; `prepare`, on the
+host while the chunk before is computing, turns these into a plan; `take`, inside the compiled loop, turns one entry of
+the plan into a `Batch`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._tree import tree_map
+from sgmcmc._types import Batch, PyTree, Rows
+
+SHUFFLE_SEED = 20180512
+"""Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
+
+ALIGNMENT = 64
+"""JAX shares a host buffer with the CPU backend, without a copy, when it starts at a multiple of this."""
+
+
+class Source(Protocol):
+    """What the loop needs of a dataset."""
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]: ...
+
+    @property
+    def batch_size(self) -> int: ...
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def data(self) -> PyTree:
+        """Arrays handed to the compiled loop as arguments, never captured by it."""
+        ...
+
+    @property
+    def bytes_per_batch(self) -> int:
+        """Size of one entry of the plan."""
+        ...
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        """The random part of the minibatches of `keys` (any number of axes), queued on the device."""
+        ...
+
+    def prepare(self, drawn: PyTree) -> PyTree:
+        """The plan: what the compiled loop needs for them, with the axes of the keys in front."""
+        ...
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        """The minibatch of one entry of the plan, traced."""
+        ...
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    arrays: dict[str, np.ndarray]
+    batch_size: int
+
+    @property
+    def n_rows(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    @property
+    def row_bytes(self) -> int:
+        return sum(array.itemsize * math.prod(array.shape[1:]) for array in self.arrays.values())
+
+    def prepare(self, drawn: PyTree) -> PyTree:
+        return drawn
+
+    def _weight(self) -> jax.Array:
+        return jnp.asarray(self.n_rows / self.batch_size, jnp.result_type(float))
+
+
+@dataclass(frozen=True)
+class AllRows(_InMemory):
+    """n = N: every minibatch is the whole dataset."""
+
+    kind = "all"
+    bytes_per_batch = 0
+
+    @cached_property
+    def data(self) -> PyTree:
+        return on_device(self.arrays)
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        return ()
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        return Batch(data, self._weight(), jnp.arange(self.n_rows))
+
+
+@dataclass(frozen=True)
+class HostRows(_InMemory):
+    """Random rows gathered by NumPy while the device works on the chunk before.
+
+    XLA's CPU backend gathers rows one number at a time; NumPy copies whole rows, and needs no second copy of the data.
+    """
+
+    kind = "random"
+    data = ()
+
+    @property
+    def bytes_per_batch(self) -> int:
+        return self.batch_size * (self.row_bytes + 4)
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        if 2 * self.batch_size > self.n_rows:
+            return permutations(keys, self.n_rows, self.batch_size)
+        return keys, streams(keys, 0, self.n_rows, stream_length(self.n_rows, self.batch_size))
+
+    def prepare(self, drawn: PyTree) -> PyTree:
+        if isinstance(drawn, jax.Array):
+            index = np.asarray(drawn)
+        else:
+            keys, numbers = drawn
+            index = first_distinct(keys, numbers, self.n_rows, self.batch_size)
+        rows = {name: gather(array, index) for name, array in self.arrays.items()}
+        return on_device(rows), on_device(index)
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        rows, index = entry
+        return Batch(rows, self._weight(), index)
+
+
+@dataclass(frozen=True)
+class DeviceRows(_InMemory):
+    """Random rows gathered on the device from a copy of the data that lives there: for accelerators."""
+
+    kind = "random"
+
+    @property
+    def bytes_per_batch(self) -> int:
+        return 4 * self.batch_size
+
+    @cached_property
+    def data(self) -> PyTree:
+        return on_device(self.arrays)
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        return distinct_rows(keys, self.n_rows, self.batch_size)
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        rows = tree_map(lambda x: x.at[entry].get(mode="promise_in_bounds"), data)
+        return Batch(rows, self._weight(), entry)
+
+
+@dataclass(frozen=True)
+class WindowRows(_InMemory):
+    """A contiguous window at a uniform start of data shuffled once, wrapping around at the end.
+
+    Every row is in a window with probability exactly n/N, and memory is read in order.
+    """
+
+    kind = "window"
+    bytes_per_batch = 4
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The shuffled order, its first n - 1 rows again at the end so that every window is one slice."""
+        shuffled = np.random.default_rng(SHUFFLE_SEED).permutation(self.n_rows).astype(np.int32)
+        return np.concatenate([shuffled, shuffled[: self.batch_size - 1]])
+
+    @cached_property
+    def data(self) -> PyTree:
+        rows = {name: gather(array, self.order) for name, array in self.arrays.items()}
+        return on_device(rows), on_device(self.order)
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        return starts(keys, self.n_rows)
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        window = partial(jax.lax.dynamic_slice_in_dim, start_index=entry, slice_size=self.batch_size, axis=0)
+        rows, index = tree_map(window, data)
+        return Batch(rows, self._weight(), index)
+
+
+def make_source(arrays: dict[str, np.ndarray], batch_size: int, rows: str) -> Source:
+    """The source for in-memory arrays on this backend."""
+    if batch_size == len(next(iter(arrays.values()))):
+        return AllRows(arrays, batch_size)
+    if rows == "window":
+        return WindowRows(arrays, batch_size)
+    return HostRows(arrays, batch_size) if jax.default_backend() == "cpu" else DeviceRows(arrays, batch_size)
+
+
+def blocks(arrays: dict[str, np.ndarray], largest: int) -> Iterator[Rows]:
+    """The whole dataset in order, in blocks of nearly equal size (so that at most two shapes are compiled)."""
+    n_rows = len(next(iter(arrays.values())))
+    edges = np.linspace(0, n_rows, math.ceil(n_rows / largest) + 1).astype(np.int64)
+    for start, end in itertools.pairwise(edges):
+        yield {name: array[start:end] for name, array in arrays.items()}
+
+
+# A minibatch is the first n distinct values of a stream of independent uniform row numbers. That is sampling without
+# replacement done one row at a time, so every subset of n rows is equally likely: exactly, not approximately.
+
+
+def stream_length(n_rows: int, batch_size: int) -> int:
+    """Draws after which n distinct rows have come up, but for a chance of about 1e-15 (then the stream is drawn again)."""
+    share = batch_size / n_rows
+    mean = -n_rows * math.log1p(-share)
+    spread = math.sqrt(n_rows * max(0.0, share / (1 - share) + math.log1p(-share)))
+    return math.ceil(mean + 8 * spread) + 8
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+@partial(jnp.vectorize, excluded=(1, 2, 3), signature="()->(n)")
+def streams(key: jax.Array, attempt: Any, n_rows: int, length: int) -> jax.Array:
+    """Independent uniform row numbers, for every key."""
+    return jax.random.randint(jax.random.fold_in(key, attempt), (length,), 0, n_rows, jnp.int32)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+@partial(jnp.vectorize, excluded=(1, 2), signature="()->(n)")
+def permutations(key: jax.Array, n_rows: int, batch_size: int) -> jax.Array:
+    """n of the N rows by shuffling all of them, for every key: O(n) where n is more than half of N."""
+    return jax.random.permutation(key, n_rows)[:batch_size].astype(jnp.int32)
+
+
+@partial(jax.jit, static_argnums=1)
+@partial(jnp.vectorize, excluded=(1,), signature="()->()")
+def starts(key: jax.Array, n_rows: int) -> jax.Array:
+    """A uniform row number, for every key."""
+    return jax.random.randint(key, (), 0, n_rows, jnp.int32)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+@partial(jnp.vectorize, excluded=(1, 2), signature="()->(n)")
+def distinct_rows(key: jax.Array, n_rows: int, batch_size: int) -> jax.Array:
+    """Minibatches of row numbers, computed on the device for every key."""
+    if 2 * batch_size > n_rows:
+        return permutations(key, n_rows, batch_size)
+    length = stream_length(n_rows, batch_size)
+
+    def draw(attempt: Any) -> tuple[Any, jax.Array, jax.Array]:
+        stream = streams(key, attempt, n_rows, length)
+        order = jnp.argsort(stream, stable=True)
+        ordered = stream[order]
+        again = jnp.concatenate([jnp.zeros(1, bool), ordered[1:] == ordered[:-1]])
+        new = jnp.zeros(length, bool).at[order].set(~again)
+        return attempt + 1, stream[jnp.argsort(~new, stable=True)[:batch_size]], new.sum() >= batch_size
+
+    return jax.lax.while_loop(lambda carry: ~carry[2], lambda carry: draw(carry[0]), draw(0))[1]
+
+
+def first_distinct(keys: jax.Array, drawn: jax.Array, n_rows: int, batch_size: int) -> np.ndarray:
+    """The same minibatches from their streams, on the host: most have no repetition, and sorting them shows which do."""
+    every = np.asarray(drawn).reshape(-1, drawn.shape[-1])
+    rows = aligned((len(every), batch_size), np.int32)
+    np.copyto(rows, every[:, :batch_size])
+    ordered = np.sort(rows, axis=1)
+    repeated = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    pending, attempt = every[repeated], 0
+    while len(repeated):
+        new = first_occurrences(pending)
+        enough = new.sum(axis=1) >= batch_size
+        new &= np.cumsum(new, axis=1) <= batch_size
+        rows[repeated[enough]] = pending[enough][new[enough]].reshape(-1, batch_size)
+        repeated, attempt = repeated[~enough], attempt + 1
+        pending = np.asarray(streams(keys.ravel()[repeated], attempt, n_rows, every.shape[1])) if len(repeated) else pending
+    return rows.reshape(*keys.shape, batch_size)
+
+
+def first_occurrences(values: np.ndarray) -> np.ndarray:
+    """For every row of numbers below 2³¹, where a number comes up first. (NumPy sorts plain integers fast.)"""
+    packed = np.sort(values.astype(np.int64) << 32 | np.arange(values.shape[1]), axis=1)
+    number, place = packed >> 32, packed & (2**32 - 1)
+    fresh = np.ones(values.shape, bool)
+    fresh[:, 1:] = number[:, 1:] != number[:, :-1]
+    new = np.empty_like(fresh)
+    np.put_along_axis(new, place, fresh, axis=1)
+    return new
+
+
+def gather(array: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Rows of `array` in a fresh buffer that the CPU backend can share. (`mode="clip"` writes straight into it.)"""
+    out = aligned(index.shape + array.shape[1:], array.dtype)
+    return np.take(array, index, axis=0, out=out, mode="clip")
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An uninitialised array that starts at a multiple of `ALIGNMENT` bytes."""
+    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    buffer = np.empty(n_bytes + ALIGNMENT, np.uint8)
+    offset = -buffer.ctypes.data % ALIGNMENT
+    return buffer[offset : offset + n_bytes].view(dtype).reshape(shape)
+
+
+def on_device(tree: PyTree) -> PyTree:
+    """The arrays on the default device. They must not be written to afterwards: the CPU backend may share the memory."""
+    return tree_map(jax.device_put, tree)
