@@ -62,7 +62,7 @@ def _stochastic_ascent(
     posterior: Posterior, source: Source, start: PyTree, optimiser: PaperOptimiser, key: jax.Array, progress: Progress
 ) -> PyTree:
     loop = Loop(Kernel(Minibatch(posterior), Ascent(), optimiser.schedule), source)
-    data, plan = source.data, loop.prepare(jax.random.key_data(key), -1, 1)
+    data, plan = source.data, loop.prepare(jax.random.key_data(key), -1)
 
     def begin(start: PyTree, batch: object) -> object:
         return loop.kernel.start(jax.random.key_data(key), start, batch, ())  # pyright: ignore[reportArgumentType]

@@ -187,8 +187,7 @@ def check_log_lik(posterior: Posterior, position: PyTree, arrays: dict[str, np.n
     singles = [{name: array[i : i + 1] for name, array in rows.items()} for i in range(count)]
     points = (position, _nudged(position))
     for number, point in enumerate(points):
-        together = float(posterior.sum_of_rows(point, rows))
-        apart = [float(posterior.sum_of_rows(point, row)) for row in singles]
+        together, *apart = _trace("log_lik", lambda p=point: [float(posterior.sum_of_rows(p, part)) for part in (rows, *singles)])
         if not np.isfinite([together, *apart]).all():
             if number == 0:
                 bad = together if not np.isfinite(together) else next(x for x in apart if not np.isfinite(x))

@@ -75,7 +75,7 @@ class Kernel:
 
 def purpose_key(key: jax.Array, t: Any, purpose: int) -> jax.Array:
     """The key of iteration `t` for one purpose, from a chain's key as plain numbers."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(key), t), purpose)
+    return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(key), purpose), t)
 
 
 def row_keys(key: jax.Array, t: Any, leaps: int) -> jax.Array:

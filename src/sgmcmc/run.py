@@ -51,7 +51,7 @@ class Loop:
         chains = n_chains(state) or 1
         per_step = chains * leaps * self.source.bytes_per_batch + itemsize * self.kernel.noises * size(state.position)
         affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_step)))
-        return min(affordable, 1 << (n_iters - 1).bit_length())  # short runs of different lengths share a few programs
+        return min(affordable, power_of_two(n_iters))  # short runs of different lengths share a few programs
 
     def run(
         self,
@@ -72,45 +72,47 @@ class Loop:
         done, failed, interrupted = 0, None, False
         pace = _Pace(capacity)
         try:
-            key, plan = state.key, self.prepare(state.key, first_step, capacity)
+            key, plan = state.key, self.prepare(state.key, first_step, capacity, capacity)
             while done < total and failed is None:
-                count = min(pace.next_count(), total - done)
-                more = done + count < total
+                count = min(pace.count, total - done)
+                upcoming = min(pace.upcoming, total - done - count)
                 # Queued before the chunk: the host gathers these rows while the chunk computes.
-                drawn = self.draw(key, first_step + done + count, capacity) if more else None
+                drawn = self.draw(key, first_step + done + count, upcoming if done else capacity, capacity) if upcoming else None
                 state_after, carries, pieces, report = self._chunk(
                     state, carries, self.source.data, plan, count, first_step + burn_in, thin,
                     capacity=capacity, keeps=keeps, chained=chained,
                 )  # fmt: skip
-                plan = self.source.prepare(drawn) if more else plan
+                pace.start()
+                plan = self.source.prepare(drawn, capacity) if upcoming else plan
                 steps, log_posterior, attempted = int(report["steps"]), float(report["log_posterior"]), report["attempted"]
                 state, done = state_after, done + steps
                 for store, piece in zip(stores, pieces, strict=True):
                     if store is not None:
                         store.add(piece)
                 failed = attempted if steps < count else None
-                pace.took(count)
+                pace.stop(count)
                 bar.update(steps, log_posterior=log_posterior)
         except KeyboardInterrupt:
             interrupted = True
         values = tuple(keep.finish(carry, store, chained) for keep, carry, store in zip(keeps, carries, stores, strict=True))
         return Outcome(state, values, max(0, done - burn_in) // thin, failed, interrupted)
 
-    def prepare(self, key: jax.Array, step: int, capacity: int) -> PyTree:
-        """The minibatches of the `capacity` iterations after `step`: axes iteration, (chain,) leap."""
-        return self.source.prepare(self.draw(key, step, capacity))
+    def prepare(self, key: jax.Array, step: int, count: int = 1, capacity: int = 1) -> PyTree:
+        """The minibatches of the `count` iterations after `step`, with room for `capacity`: axes iteration, (chain,) leap."""
+        return self.source.prepare(self.draw(key, step, count, capacity), capacity)
 
-    def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
-        """Their random part, queued on the device."""
-        return self.source.draw(self._row_keys(key, step, capacity))
+    def draw(self, key: jax.Array, step: int, count: int, capacity: int) -> PyTree:
+        """Their random part, queued on the device; some more than asked for, so that few programs are compiled."""
+        size = capacity if 8 * count >= capacity else power_of_two(count)
+        return self.source.draw(self._row_keys(key, step, size))
 
     @cached_property
     def _row_keys(self) -> Any:
         leaps = self.kernel.dynamics.leaps
 
         @partial(jax.jit, static_argnums=2)
-        def keys(key: jax.Array, step: jax.Array, capacity: int) -> jax.Array:
-            return _per_step_and_chain(lambda k, t: row_keys(k, t, leaps), key, step + 1 + jnp.arange(capacity))
+        def keys(key: jax.Array, step: jax.Array, count: int) -> jax.Array:
+            return _per_step_and_chain(lambda k, t: row_keys(k, t, leaps), key, step + 1 + jnp.arange(count))
 
         return keys
 
@@ -210,21 +212,26 @@ class Loop:
 
 
 class _Pace:
-    """How many iterations to ask of the next chunk, so that it takes about `CHUNK_SECONDS`."""
+    """How many iterations to ask of a chunk, so that it takes about `CHUNK_SECONDS`; the next one is decided a chunk ahead."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity, self._count, self._compiled = capacity, min(10, capacity), False
+        self._capacity, self._clock = capacity, 0.0
+        self.count = self.upcoming = min(8, capacity)
+
+    def start(self) -> None:
+        """The chunk was handed over (and compiled, if it was the first)."""
         self._clock = time.perf_counter()
 
-    def next_count(self) -> int:
-        self._clock = time.perf_counter()
-        return self._count
+    def stop(self, count: int) -> None:
+        """It is back."""
+        seconds = (time.perf_counter() - self._clock) / count
+        self.count, affordable = self.upcoming, int(CHUNK_SECONDS / seconds)
+        self.upcoming = max(1, min(self._capacity, affordable))
 
-    def took(self, count: int) -> None:
-        seconds = (time.perf_counter() - self._clock) / max(1, count)
-        affordable = int(CHUNK_SECONDS / seconds) if self._compiled else 10 * self._count
-        self._count = max(1, min(self._capacity, affordable, 10 * self._count))
-        self._compiled = True
+
+def power_of_two(count: int) -> int:
+    """The next power of two."""
+    return 1 << (count - 1).bit_length()
 
 
 def n_chains(state: State) -> int | None:

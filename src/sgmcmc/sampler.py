@@ -85,7 +85,7 @@ class Sampler:
             keys = keys[0]
         else:
             position = tree_map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), position)
-        plan = self._loop.prepare(keys, -1, 1)  # iteration 0: the gradient at the start
+        plan = self._loop.prepare(keys, -1)  # iteration 0: the gradient at the start
         state = self._start((keys, position, est_state), self.source.data, plan, chained=chains is not None)
         culprit = first_not_finite(state.position, state.gradient, chains is not None)
         if culprit is not None:
@@ -103,7 +103,7 @@ class Sampler:
         """
         chained = n_chains(state) is not None
         if batch is None:
-            plan = self._loop.prepare(state.key, int(state.step), 1)
+            plan = self._loop.prepare(state.key, int(state.step))
             new = self._loop.single_step(state, self.source.data, plan, chained=chained)
         else:
             new = self._loop.step_on(state, self._own_batch(batch), chained=chained)
@@ -170,7 +170,7 @@ class Sampler:
             raise InputError(f"params has leaves {', '.join(leaf_names(params))}; expected {', '.join(leaf_names(state.params))}")
         params = tree_map(lambda x, old: jnp.asarray(x, old.dtype).reshape(old.shape), params, state.params)
         position = self.posterior.transform.to_position(params)
-        plan = self._loop.prepare(state.key, int(state.step) - 1, 1)
+        plan = self._loop.prepare(state.key, int(state.step) - 1)
         moved = replace(state, position=position, params=params)
         return self._place(moved, self.source.data, plan, chained=n_chains(state) is not None)
 
@@ -181,7 +181,7 @@ class Sampler:
         """
         chains = n_chains(state)
         if not full:
-            plan = self._loop.prepare(state.key, int(state.step) - 1, 1)
+            plan = self._loop.prepare(state.key, int(state.step) - 1)
             return np.asarray(self._estimate(state, self.source.data, plan, chained=chains is not None))
         if chains is None:
             return np.asarray(self._full_log_posterior(state.position))

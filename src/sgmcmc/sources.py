@@ -57,8 +57,10 @@ class Source(Protocol):
         """The random part of the minibatches of `keys` (any number of axes), queued on the device."""
         ...
 
-    def prepare(self, drawn: PyTree) -> PyTree:
-        """The plan: what the compiled loop needs for them, with the axes of the keys in front."""
+    def prepare(self, drawn: PyTree, capacity: int) -> PyTree:
+        """The plan: what the compiled loop needs for them, with the axes of the keys in front, the first one filled up to
+        `capacity` (with anything: entries past the drawn ones are never taken).
+        """
         ...
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
@@ -79,8 +81,8 @@ class _InMemory:
     def row_bytes(self) -> int:
         return sum(array.itemsize * math.prod(array.shape[1:]) for array in self.arrays.values())
 
-    def prepare(self, drawn: PyTree) -> PyTree:
-        return drawn
+    def prepare(self, drawn: PyTree, capacity: int) -> PyTree:
+        return tree_map(lambda x: jnp.pad(x, [(0, capacity - len(x))] + [(0, 0)] * (x.ndim - 1)), drawn)
 
     def _weight(self) -> jax.Array:
         return jnp.asarray(self.n_rows / self.batch_size, jnp.result_type(float))
@@ -123,14 +125,14 @@ class HostRows(_InMemory):
             return permutations(keys, self.n_rows, self.batch_size)
         return keys, streams(keys, 0, self.n_rows, stream_length(self.n_rows, self.batch_size))
 
-    def prepare(self, drawn: PyTree) -> PyTree:
+    def prepare(self, drawn: PyTree, capacity: int) -> PyTree:
         if isinstance(drawn, jax.Array):
             index = np.asarray(drawn)
         else:
             keys, numbers = drawn
             index = first_distinct(keys, numbers, self.n_rows, self.batch_size)
-        rows = {name: gather(array, index) for name, array in self.arrays.items()}
-        return on_device(rows), on_device(index)
+        rows = {name: gather(array, index, capacity) for name, array in self.arrays.items()}
+        return on_device(rows), on_device(gather(index, np.arange(len(index)), capacity))
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         rows, index = entry
@@ -287,10 +289,12 @@ def first_occurrences(values: np.ndarray) -> np.ndarray:
     return new
 
 
-def gather(array: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Rows of `array` in a fresh buffer that the CPU backend can share. (`mode="clip"` writes straight into it.)"""
-    out = aligned(index.shape + array.shape[1:], array.dtype)
-    return np.take(array, index, axis=0, out=out, mode="clip")
+def gather(array: np.ndarray, index: np.ndarray, capacity: int | None = None) -> np.ndarray:
+    """Rows of `array` in a fresh buffer that the CPU backend can share, its first axis filled up to `capacity`."""
+    length = len(index) if capacity is None else capacity
+    out = aligned((length, *index.shape[1:], *array.shape[1:]), array.dtype)
+    np.take(array, index, axis=0, out=out[: len(index)], mode="clip")  # clip writes straight into `out`
+    return out
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -1,0 +1,104 @@
+"""The documentation keeps its word: its code runs, its shown output is what comes out, and no public name is left out."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import re
+import runpy
+import sys
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import sgmcmc
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
+LANGUAGES = {"python", "text", "sh", "r", "bibtex"}
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: its language, its text, the line it starts on, and whether it directly follows another."""
+
+    language: str
+    body: str
+    line: int
+    adjoins: bool
+
+
+def blocks(page: Path) -> list[Block]:
+    text, found, end = page.read_text(encoding="utf-8"), [], -1
+    for match in FENCE.finditer(text):
+        adjoins = end >= 0 and not text[end : match.start()].strip()
+        found.append(Block(match["info"].strip(), match["body"], text.count("\n", 0, match.start()) + 2, adjoins))
+        end = match.end()
+    return found
+
+
+def page_id(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_code_of_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python blocks run in order in one namespace; a text block right after one is what it printed (`...` for any text)."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "page"}
+    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    printed = ""
+    for block in blocks(page):
+        where = f"{page_id(page)}:{block.line}"
+        assert block.language in LANGUAGES, f"{where}: a block of {block.language!r}; expected one of {sorted(LANGUAGES)}"
+        if block.language == "text" and block.adjoins:
+            assert checker.check_output(block.body, printed, flags), f"{where}: shown\n{block.body}\nprinted\n{printed}"
+        if block.language != "python":
+            printed = ""
+            continue
+        code = compile("\n" * (block.line - 1) + block.body, str(page), "exec", dont_inherit=True)
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as out:
+            warnings.simplefilter("error")
+            exec(code, namespace)
+        printed = out.getvalue()
+
+
+def test_shown_output_is_compared() -> None:
+    """The control: a wrong number in a text block must be noticed."""
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.OutputChecker().check_output("variance 1.2...\n", "variance 1.243\n", flags)
+    assert not doctest.OutputChecker().check_output("variance 1.3...\n", "variance 1.243\n", flags)
+
+
+@pytest.mark.parametrize("name", sgmcmc.__all__)
+def test_public_name_is_in_the_reference(name: str) -> None:
+    reference = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert re.search(rf"^#+ .*`{re.escape(name)}`", reference, re.MULTILINE) or re.search(
+        rf"^::: sgmcmc\.{re.escape(name)}$", reference, re.MULTILINE
+    ), f"docs/api.md has no entry for sgmcmc.{name}; add '::: sgmcmc.{name}'"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f" {page.name}" not in navigation]
+    assert not missing, f"mkdocs.yml does not list {missing}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert "://" in target or (page.parent / target).exists(), f"{page_id(page)} links to {target}, which is not there"
+
+
+def test_demo_runs_on_little_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "demo.png"
+    arguments = ["demo.py", "--rows", "20000", "--iters", "400", "--out", str(picture)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
+    assert picture.stat().st_size > 10_000
+    printed = capsys.readouterr().out
+    assert "r_hat" in printed
+    assert str(picture) in printed
