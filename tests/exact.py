@@ -111,9 +111,9 @@ def _second_moment_map(f: Any, size: int, d: int, noise: np.ndarray) -> np.ndarr
     loud = np.asarray(injected(still))
     loud_slopes = np.moveaxis(np.asarray(jax.jacfwd(injected)(still)), -1, 0)
     total, added = np.kron(mean, mean), loud @ loud.T
-    for k, l in zip(*np.nonzero(noise), strict=True):
-        total += noise[k, l] * np.kron(slopes[k], slopes[l])
-        added += noise[k, l] * loud_slopes[k] @ loud_slopes[l].T
+    for i, j in zip(*np.nonzero(noise), strict=True):
+        total += noise[i, j] * np.kron(slopes[i], slopes[j])
+        added += noise[i, j] * loud_slopes[i] @ loud_slopes[j].T
     constant = np.zeros((size + 1) ** 2)
     constant[-1] = 1.0
     return total + np.outer(added.ravel(), constant)

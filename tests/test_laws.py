@@ -21,6 +21,7 @@ from sgmcmc.schedules import step_schedule
 pytestmark = pytest.mark.usefixtures("x64")
 
 EXACT = 1e-10
+KEY = np.zeros(2, np.uint32)
 
 
 def variance(dynamics, A, eps, V=0.0, estimate=None):
@@ -119,7 +120,7 @@ def enumerated_sgld_variance(eps):
     kernel = Kernel(estimator, Langevin(), step_schedule(eps, jnp.zeros(())))
 
     def moved(theta, noise, batch):
-        state = kernel.start(jax.random.key_data(jax.random.key(0)), theta, batch, ())
+        state = kernel.start(KEY, KEY, theta, batch, ())
         return kernel.step(state, lambda _: batch, noise[None]).position
 
     zero = jnp.zeros(())

@@ -50,7 +50,7 @@ class Batch:
 class State:
     """Where a chain is: an ordinary pytree of arrays.
 
-    With several chains every leaf but `step` and `estimator` has the chains on its first axis.
+    With several chains every leaf but `step`, `estimator` and `seed` has the chains on its first axis.
 
     Attributes:
         step: iterations done so far.
@@ -60,6 +60,7 @@ class State:
         gradient: the estimate of the gradient of the log posterior at `position`.
         auxiliary: what else the dynamics carry, such as `"momentum"` and `"thermostat"`.
         estimator: what the gradient estimator carries, such as the centre of the control variates.
+        seed: the key that all chains and the search for the centre come from, as plain numbers.
 
     >>> import numpy as np, sgmcmc
     >>> def log_lik(params, batch):
@@ -77,3 +78,4 @@ class State:
     gradient: PyTree
     auxiliary: dict[str, PyTree]
     estimator: PyTree
+    seed: jax.Array

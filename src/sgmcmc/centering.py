@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 
 from sgmcmc._tree import split
 from sgmcmc._types import PyTree, Rows
@@ -20,6 +19,12 @@ from sgmcmc.posterior import Posterior
 
 LARGEST_DENSE = 1000
 """Up to this many parameters the metric is a full matrix; beyond, its diagonal."""
+
+ROWS_PER_PARAMETER = 10
+"""With fewer rows than this the information matrix is (nearly) singular, and its diagonal says more."""
+
+SMALLEST_EIGENVALUE = 1e-7
+"""Of the metric scaled to a unit diagonal: what rounding leaves of a direction that nothing determines."""
 
 KINK = 0.1
 """Posterior standard deviations within which a sign change of the prior's gradient counts as a kink at the optimum."""
@@ -37,18 +42,23 @@ def prior_value_and_gradient(posterior: Posterior, position: PyTree) -> tuple[ja
     return value, flat(gradient)
 
 
-def fisher_information(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
-    """Σ g_i g_iᵀ over a block of rows, or its diagonal where there are many parameters."""
+def fisher_information(posterior: Posterior, position: PyTree, rows: Rows, dense: bool) -> jax.Array:
+    """Σ g_i g_iᵀ over a block of rows, or its diagonal."""
     gradients = jax.vmap(flat)(posterior.row_gradients(position, rows))
-    return gradients.T @ gradients if gradients.shape[1] <= LARGEST_DENSE else jnp.sum(gradients**2, axis=0)
+    return gradients.T @ gradients if dense else jnp.sum(gradients**2, axis=0)
 
 
-def prior_curvature(posterior: Posterior, position: PyTree) -> jax.Array:
-    """The prior's negative Hessian as the metric needs it: a matrix, or zeros where there are many parameters."""
+def prior_curvature(posterior: Posterior, position: PyTree, dense: bool) -> jax.Array:
+    """The prior's negative Hessian as the metric needs it: a matrix, or zeros where the metric is diagonal."""
     vector = flat(position)
-    if vector.size > LARGEST_DENSE:
+    if not dense:
         return jnp.zeros_like(vector)
     return -jax.hessian(lambda x: posterior.log_density_prior(split(x, position)))(vector)
+
+
+def dense_metric(dimension: int, rows: int) -> bool:
+    """Whether the rows can tell all directions apart, and the matrix is small enough to solve with."""
+    return dimension <= LARGEST_DENSE and rows >= ROWS_PER_PARAMETER * dimension
 
 
 def flat(tree: PyTree) -> jax.Array:
@@ -58,35 +68,45 @@ def flat(tree: PyTree) -> jax.Array:
 
 @dataclass(frozen=True)
 class Metric:
-    """A positive definite stand-in for the posterior's precision: what turns gradients into posterior standard deviations."""
+    """A positive definite stand-in for the posterior's precision: what turns gradients into posterior standard deviations.
 
-    precision: np.ndarray
+    `scale` holds the square roots of its diagonal; `values` and `vectors` the eigenvectors of what is left (None: nothing).
+    """
+
+    scale: np.ndarray
+    values: np.ndarray | None = None
+    vectors: np.ndarray | None = None
 
     @staticmethod
     def of(information: np.ndarray, curvature: np.ndarray) -> Metric:
         """Fisher information of the rows plus the prior's curvature, whose negative directions count by their size."""
         if information.ndim == 1:
-            total = information + np.abs(curvature)
-            return Metric(np.where(total > 0, total, 1.0))
+            return Metric(_unit_where_zero(information))
         values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
         total = information + (vectors * np.abs(values)) @ vectors.T
-        scale = np.diag(total)
-        # A direction that nothing says anything about gets unit scale; the ridge is far below what matters.
-        return Metric(total + np.diag(np.where(scale > 0, 1e-8 * scale, 1.0)))
+        scale = _unit_where_zero(np.diag(total))
+        values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
+        return Metric(scale, np.maximum(values, SMALLEST_EIGENVALUE), vectors)
 
     def solve(self, vector: np.ndarray) -> np.ndarray:
-        if self.precision.ndim == 1:
-            return vector / self.precision
-        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(self.precision), vector)
+        scaled = vector / self.scale
+        if self.vectors is not None:
+            scaled = self.vectors @ ((self.vectors.T @ scaled) / self.values)
+        return scaled / self.scale
 
     @property
     def sd(self) -> np.ndarray:
         """The standard deviation of each parameter given the others: a lower bound on its posterior one."""
-        return 1 / np.sqrt(self.precision if self.precision.ndim == 1 else np.diag(self.precision))
+        return 1 / self.scale
 
     def distance(self, gradient: np.ndarray) -> float:
         """gᵀM⁻¹g/d: the squared distance to the optimum in posterior standard deviations, per parameter."""
         return float(gradient @ self.solve(gradient)) / len(gradient)
+
+
+def _unit_where_zero(diagonal: np.ndarray) -> np.ndarray:
+    """Square roots, but 1 for a parameter that nothing says anything about."""
+    return np.where(diagonal > 0, np.sqrt(np.maximum(diagonal, 0)), 1.0)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._types import PyTree
+from sgmcmc._types import Batch, PyTree, State
 from sgmcmc.dynamics import Ascent
 from sgmcmc.errors import SgmcmcError, SgmcmcWarning
 from sgmcmc.gradients import Centre, Minibatch
@@ -62,10 +62,11 @@ def _stochastic_ascent(
     posterior: Posterior, source: Source, start: PyTree, optimiser: PaperOptimiser, key: jax.Array, progress: Progress
 ) -> PyTree:
     loop = Loop(Kernel(Minibatch(posterior), Ascent(), optimiser.schedule), source)
-    data, plan = source.data, loop.prepare(jax.random.key_data(key), -1)
+    raw = jax.random.key_data(key)
+    data, plan = source.data, loop.prepare(raw, -1)
 
-    def begin(start: PyTree, batch: object) -> object:
-        return loop.kernel.start(jax.random.key_data(key), start, batch, ())  # pyright: ignore[reportArgumentType]
+    def begin(start: PyTree, batch: Batch) -> State:
+        return loop.kernel.start(raw, raw, start, batch, ())
 
     state = loop.on_one_batch(begin, None, None)(start, data, plan, chained=False)
     with Bar(progress, "centre", optimiser.n_iters) as bar:

@@ -35,7 +35,7 @@ def check_params(params: Any) -> PyTree:
             raise InputError(f"params[{name!r}] is {describe(leaf)}; expected a number or an array of floats") from error
         if not jnp.issubdtype(dtype, jnp.floating):
             raise InputError(
-                f"params[{name!r}] is {describe(leaf)} with dtype {dtype}; expected floats, "
+                f"params[{name!r}] is {describe(leaf)}, not a float; expected floats, "
                 f"such as jnp.asarray(params[{name!r}], float)"
             )
         if np.size(leaf) == 0:

@@ -32,9 +32,10 @@ def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         nothing = np.full(draws.shape[2:], np.nan)
         return nothing, nothing
     flat = np.asarray(draws, np.float64).reshape(*draws.shape[:2], -1)
-    ess = np.array([array_stats.ess(flat[..., i], chain_axis=0, draw_axis=1) for i in range(flat.shape[2])])
     halves = flat if len(flat) > 1 else _halves(flat)
-    rhat = np.array([array_stats.rhat(halves[..., i], chain_axis=0, draw_axis=1) for i in range(flat.shape[2])])
+    with np.errstate(invalid="ignore", divide="ignore"):  # a number that never moves has no R-hat: NaN says so
+        ess = np.array([array_stats.ess(flat[..., i], chain_axis=0, draw_axis=1) for i in range(flat.shape[2])])
+        rhat = np.array([array_stats.rhat(halves[..., i], chain_axis=0, draw_axis=1) for i in range(flat.shape[2])])
     return ess.reshape(draws.shape[2:]), rhat.reshape(draws.shape[2:])
 
 

@@ -74,4 +74,4 @@ def describe(value: Any) -> str:
     if shape is not None and dtype is not None:
         return f"{type(value).__name__} of shape {tuple(shape)} and dtype {dtype}"
     text = repr(value)
-    return text if len(text) <= 60 else f"{type(value).__name__} {text[:57]}..."
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -85,8 +85,9 @@ def _sum_of_rows(
     constant: PyTree, rows: PyTree, batch: Batch, n_rows: int, est_state: PyTree
 ) -> tuple[PyTree, PyTree, dict[str, Any]]:
     """The estimate from its rows' terms, and its variance: (N²/n)(1 - n/N) times the sample variance of the terms."""
-    gradient = tree_map(lambda c, g: c + batch.weight * g.sum(axis=0), constant, rows)
     n = batch.index.shape[0]
+    weights = jnp.broadcast_to(batch.weight, (n,))
+    gradient = tree_map(lambda c, g: c + jnp.tensordot(weights, g, axes=1), constant, rows)
     scale = n_rows**2 / n * (1 - n / n_rows)
     variance = tree_map(lambda g: scale * jnp.var(g, axis=0, ddof=1), rows)
     return gradient, est_state, {"variance": variance}

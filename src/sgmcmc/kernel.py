@@ -18,7 +18,7 @@ from sgmcmc.schedules import Schedule
 ROWS, NOISE, START = 0, 1, 2
 """What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning."""
 
-CHAIN_AXES = State(step=None, key=0, params=0, position=0, gradient=0, auxiliary=0, estimator=None)  # pyright: ignore[reportArgumentType]: axes, not arrays
+CHAIN_AXES = State(step=None, key=0, params=0, position=0, gradient=0, auxiliary=0, estimator=None, seed=None)  # pyright: ignore[reportArgumentType]: axes, not arrays
 """Which leaves of a state have one entry per chain, for `jax.vmap`."""
 
 
@@ -35,17 +35,16 @@ class Kernel:
         """Trees of normals that an iteration uses."""
         return self.dynamics.leaps + self.dynamics.refreshes
 
-    def start(self, key: jax.Array, position: PyTree, batch: Batch, est_state: PyTree) -> State:
+    def start(self, key: jax.Array, seed: jax.Array, position: PyTree, batch: Batch, est_state: PyTree) -> State:
         """The state before the first iteration."""
         eps = self.schedule.at(1, position)
-        noise = normals(purpose_key(key, 0, START), (), position)
-        motion = Motion(position, position, self.dynamics.start(position, eps, noise))
-        return self.place(jnp.int32(0), key, motion, batch, est_state)
+        auxiliary = self.dynamics.start(position, eps, normals(purpose_key(key, 0, START), (), position))
+        return self.place(State(jnp.int32(0), key, position, position, position, auxiliary, est_state, seed), batch)
 
-    def place(self, step: jax.Array, key: jax.Array, motion: Motion, batch: Batch, est_state: PyTree) -> State:
-        """The state at a motion's position, its gradient evaluated there."""
-        gradient, est_state, _ = self.estimator.estimate(motion.position, batch, est_state)
-        return self._state(step, key, Motion(motion.position, gradient, motion.auxiliary), est_state)
+    def place(self, state: State, batch: Batch) -> State:
+        """A state whose position was moved: its parameters, and its gradient evaluated there."""
+        gradient, est_state, _ = self.estimator.estimate(state.position, batch, state.estimator)
+        return self._moved(state, state.step, Motion(state.position, gradient, state.auxiliary), est_state)
 
     def step(self, state: State, batch_of: Callable[[Any], Batch], noise: PyTree) -> State:
         """One iteration. `batch_of(l)` is the minibatch of leap `l`; `noise` has `noises` trees on its first axis."""
@@ -66,11 +65,11 @@ class Kernel:
 
         carry = (motion, state.estimator)
         carry = leap(0, carry) if dynamics.leaps == 1 else jax.lax.fori_loop(0, dynamics.leaps, leap, carry)
-        return self._state(t, state.key, *carry)
+        return self._moved(state, t, *carry)
 
-    def _state(self, step: jax.Array, key: jax.Array, motion: Motion, est_state: PyTree) -> State:
+    def _moved(self, state: State, step: jax.Array, motion: Motion, est_state: PyTree) -> State:
         params = self.estimator.posterior.transform.to_params(motion.position)
-        return State(step, key, params, motion.position, motion.gradient, motion.auxiliary, est_state)
+        return State(step, state.key, params, motion.position, motion.gradient, motion.auxiliary, est_state, state.seed)
 
 
 def purpose_key(key: jax.Array, t: Any, purpose: int) -> jax.Array:

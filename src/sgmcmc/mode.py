@@ -21,6 +21,7 @@ from sgmcmc.centering import (
     Metric,
     QuasiNewton,
     as_tree,
+    dense_metric,
     fisher_information,
     prior_curvature,
     prior_value_and_gradient,
@@ -43,6 +44,12 @@ FULL_ROUNDS, FULL_STEPS_PER_ROUND = 3, 15
 HALVINGS = 30
 
 
+_block = jax.jit(value_and_gradient, static_argnums=0)
+_prior = jax.jit(prior_value_and_gradient, static_argnums=0)
+_fisher = jax.jit(fisher_information, static_argnums=(0, 3))
+_curvature = jax.jit(prior_curvature, static_argnums=(0, 2))
+
+
 @dataclass(frozen=True)
 class Mode:
     """Where the search ended and how well: `distance` is the mean squared distance in posterior standard deviations."""
@@ -58,28 +65,26 @@ class _Objective:
 
     def __init__(self, posterior: Posterior, arrays: dict[str, np.ndarray], like: PyTree, scale: float) -> None:
         self.arrays, self.like, self.scale, self.passes = arrays, like, scale, 0
-        self._block = jax.jit(lambda p, rows: value_and_gradient(posterior, p, rows))
-        self._prior = jax.jit(lambda p: prior_value_and_gradient(posterior, p))
-        self._fisher = jax.jit(lambda p, rows: fisher_information(posterior, p, rows))
-        self._curvature = jax.jit(lambda p: prior_curvature(posterior, p))
+        self._posterior = posterior
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient, and the prior's part of the gradient."""
         position = as_tree(x, self.like)
-        value, gradient = full_sum(lambda rows: self._block(position, rows), self.arrays)
+        value, gradient = full_sum(lambda rows: _block(self._posterior, position, rows), self.arrays)
         prior_value, prior = self.prior(x)
         self.passes += 1
         return self.scale * float(value) + prior_value, self.scale * gradient + prior, prior
 
     def prior(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = self._prior(as_tree(x, self.like))
+        value, gradient = _prior(self._posterior, as_tree(x, self.like))
         return float(value), np.asarray(gradient, np.float64)
 
     def metric(self, x: np.ndarray, sample: dict[str, np.ndarray], n_rows: int) -> Metric:
         position = as_tree(x, self.like)
         used = len(next(iter(sample.values())))
-        information = full_sum(lambda rows: self._fisher(position, rows), sample, extra=4 * len(x))
-        return Metric.of(n_rows / used * information, np.asarray(self._curvature(position), np.float64))
+        dense = dense_metric(len(x), used)
+        information = full_sum(lambda rows: _fisher(self._posterior, position, rows, dense), sample, extra=4 * len(x))
+        return Metric.of(n_rows / used * information, np.asarray(_curvature(self._posterior, position, dense), np.float64))
 
 
 @dataclass

@@ -94,7 +94,7 @@ def _flatten(constraints: Mapping[str, Any], front: str = "") -> dict[str, Any]:
     return flat
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """The log posterior as a function of the position, on any minibatch.
 

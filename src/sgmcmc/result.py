@@ -70,7 +70,8 @@ class Result(Mapping[str, Any]):
         return len(self._children)
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{name}: {array.shape}" for name, array in self._named_draws(any_draws=True))
+        names, leaves = leaf_names(self.draws), jax.tree.leaves(self.draws)
+        shapes = ", ".join(f"{name}: {array.shape}" for name, array in zip(names, leaves, strict=True))
         return f"<Result of {self.settings.get('sampler')}: {shapes or 'no draws kept, see .kept'}>"
 
     def summary(self, max_rows: int = LONGEST_SUMMARY) -> pandas.DataFrame:
@@ -133,11 +134,9 @@ class Result(Mapping[str, Any]):
         ]
         return traces_and_densities(series[:max_rows], str(self.settings.get("sampler")), self.weights)
 
-    def _named_draws(self, any_draws: bool = False) -> list[tuple[str, np.ndarray]]:
+    def _named_draws(self) -> list[tuple[str, np.ndarray]]:
         """Every leaf by name, with axes chain, draw, and its own."""
         if self.draws is None:
-            if any_draws:
-                return []
             raise InputError("this result kept no draws; leave keep out, or put sgmcmc.Trace() into it")
         leaves = jax.tree.leaves(self.draws)
         chained = [leaf if self.chained else leaf[None] for leaf in leaves]

@@ -19,7 +19,7 @@ from sgmcmc._tree import leaf_names, tree_map
 from sgmcmc._types import Batch, PyTree, State
 from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checks import check_count
-from sgmcmc.dynamics import Motion, PersistentHamiltonian
+from sgmcmc.dynamics import PersistentHamiltonian
 from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.failures import divergence, first_not_finite
 from sgmcmc.gradients import Centre, ControlVariate
@@ -86,7 +86,9 @@ class Sampler:
         else:
             position = tree_map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), position)
         plan = self._loop.prepare(keys, -1)  # iteration 0: the gradient at the start
-        state = self._start((keys, position, est_state), self.source.data, plan, chained=chains is not None)
+        state = self._start(
+            (keys, jax.random.key_data(root), position, est_state), self.source.data, plan, chained=chains is not None
+        )
         culprit = first_not_finite(state.position, state.gradient, chains is not None)
         if culprit is not None:
             raise InputError(
@@ -207,18 +209,14 @@ class Sampler:
     @cached_property
     def _start(self) -> Any:
         def start(argument: PyTree, batch: Batch) -> State:
-            key, position, est_state = argument
-            return self.kernel.start(key, position, batch, est_state)
+            key, seed, position, est_state = argument
+            return self.kernel.start(key, seed, position, batch, est_state)
 
-        return self._loop.on_one_batch(start, (0, 0, None), CHAIN_AXES)
+        return self._loop.on_one_batch(start, (0, None, 0, None), CHAIN_AXES)
 
     @cached_property
     def _place(self) -> Any:
-        def place(state: State, batch: Batch) -> State:
-            motion = Motion(state.position, state.gradient, state.auxiliary)
-            return self.kernel.place(state.step, state.key, motion, batch, state.estimator)
-
-        return self._loop.on_one_batch(place, CHAIN_AXES, CHAIN_AXES)
+        return self._loop.on_one_batch(self.kernel.place, CHAIN_AXES, CHAIN_AXES)
 
     @cached_property
     def _estimate(self) -> Any:
@@ -248,7 +246,15 @@ class Sampler:
 
     def _result(self, state: State, keep: Any = None, values: Mapping[str, Any] | None = None, told: Any = None) -> Result:
         """A result without draws yet."""
-        settings = {"sampler": self.name, **self.settings, **(told or {}), **_centre_figures(state), "versions": versions()}
+        seed = {"seed": seed_number(state.seed)}
+        settings = {
+            "sampler": self.name,
+            **self.settings,
+            **seed,
+            **(told or {}),
+            **_centre_figures(state),
+            "versions": versions(),
+        }
         kept: Any = {} if keep is None or values is None else dict(values)
         if keep is not None and not isinstance(keep, Mapping):
             kept = kept[ALONE]
@@ -315,6 +321,12 @@ def as_key(seed: Any) -> jax.Array:
 def draw_seed() -> int:
     """A seed from the operating system."""
     return secrets.randbits(31)
+
+
+def seed_number(seed: jax.Array) -> int | np.ndarray:
+    """A root key as the user would give it again: the whole number it was made from, or the key itself."""
+    numbers = np.asarray(seed)
+    return int(numbers[-1]) if not numbers[:-1].any() else numbers
 
 
 def _centre_figures(state: State) -> dict[str, Any]:

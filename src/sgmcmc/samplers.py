@@ -25,7 +25,7 @@ from sgmcmc.kernel import Kernel
 from sgmcmc.posterior import Posterior, make_transform
 from sgmcmc.progress import Progress
 from sgmcmc.result import Result
-from sgmcmc.sampler import Sampler, draw_seed
+from sgmcmc.sampler import Sampler
 from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.sources import make_source
 from sgmcmc.summaries import Keep
@@ -193,7 +193,8 @@ def sgnht(
     θ' = θ + ν; ν' = (1-α) ν + ε ĝ(θ') + N(0, 2aε); α' = α + (ν'·ν'/p - ε), with a thermostat α for each named parameter
     of p numbers. The thermostats take up the gradient noise by themselves.
 
-    E[ν·ν/p] = ε holds exactly at stationarity whatever the target; the law of θ is right as ε → 0.
+    E[ν·ν/p] = ε holds exactly at stationarity whatever the target. On a Gaussian of many dimensions the variance is 1 - α/2
+    of the truth, α being what the thermostats settle at: a little above `a`, and more the noisier the gradients.
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
@@ -505,9 +506,7 @@ def _whole(setup: Callable[..., Sampler], problem: tuple[Any, ...], specific: di
     here: dict[str, Any] = dict(options)
     running = {name: here.pop(name) for name in ("n_iters", "burn_in", "thin", "keep", "progress") if name in here}
     seed, n_chains = here.pop("seed", None), here.pop("n_chains", None)
-    seed = draw_seed() if seed is None else seed
     sampler = setup(*problem, **specific, **here)
-    sampler.settings["seed"] = seed
     sampler.check_run(**running)
     state = sampler.init(seed, n_chains=n_chains, progress=running.get("progress", True))
     return sampler.run(state, **running)

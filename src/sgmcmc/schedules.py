@@ -43,7 +43,7 @@ class Schedule:
         """The step sizes for the record: one number if all agree, else by parameter."""
         if self.function is not None:
             return f"function of t, {np.float32(self.first):.3g} at t = 1"
-        sizes = {name: np.asarray(leaf).tolist() for name, leaf in zip(self.names, self._leaves(), strict=True)}
+        sizes = {name: _shortest(leaf) for name, leaf in zip(self.names, self._leaves(), strict=True)}
         values = list(sizes.values())
         return values[0] if all(value == values[0] for value in values) else sizes
 
@@ -55,6 +55,12 @@ class Schedule:
 
     def _leaves(self) -> list[Any]:
         return jax.tree.leaves(self.constant)
+
+
+def _shortest(leaf: Any) -> Any:
+    """Numbers as the user wrote them: 0.001, not what float32 makes of it."""
+    array = np.asarray(leaf)
+    return [_shortest(row) for row in array] if array.ndim else float(str(array))
 
 
 def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Schedule:
