@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from sgmcmc._types import Batch, State
+from sgmcmc.datasets import get_dataset
 from sgmcmc.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.result import Result
 from sgmcmc.sampler import Sampler
@@ -52,6 +53,7 @@ __all__ = [
     "Trace",
     "constraints",
     "distributions",
+    "get_dataset",
     "sghmc",
     "sghmc_setup",
     "sghmccv",

@@ -1,0 +1,178 @@
+"""The automatic centre: found, measured, honest about failure."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sgmcmc
+from sgmcmc.centering import Metric, QuasiNewton, without_kinks
+
+RNG = np.random.default_rng(2)
+
+
+def logistic_data(N, beta, scales=1.0):
+    x = (RNG.normal(size=(N, len(beta))) * scales).astype(np.float32)
+    y = (RNG.random(N) < 1 / (1 + np.exp(-x @ (np.asarray(beta) / scales)))).astype(np.float32)
+    return {"x": x, "y": y}
+
+
+def logistic(params, batch):
+    z = batch["x"] @ params["beta"]
+    return batch["y"] * z - jnp.logaddexp(0.0, z)
+
+
+def laplace(params):
+    return -jnp.abs(params["beta"]).sum()
+
+
+def reference(data, log_prior, beta):
+    """Newton's method with the full Hessian, in double precision."""
+    with jax.enable_x64(True):
+        wide = {name: jnp.asarray(array, float) for name, array in data.items()}
+
+        def objective(b):
+            return logistic({"beta": b}, wide).sum() + log_prior({"beta": b})
+
+        x = jnp.asarray(beta, float)
+        for _ in range(30):
+            x = x - jnp.linalg.solve(jax.hessian(objective)(x), jax.grad(objective)(x))
+        return np.asarray(x), np.sqrt(np.diag(np.linalg.inv(-jax.hessian(objective)(x))))
+
+
+def centre(data, d, log_prior=None, start=None, **options):
+    sampler = sgmcmc.sgldcv_setup(
+        logistic, data, {"beta": np.zeros(d) if start is None else start}, 1e-6, log_prior=log_prior, minibatch_size=50, **options
+    )
+    state = sampler.init(seed=1, progress=False)
+    return state.estimator
+
+
+@pytest.mark.parametrize("scales", [1.0, np.array([1e-3, 1.0, 1e3])])
+@pytest.mark.parametrize("N", [2_000, 60_000])
+def test_logistic_regression_whatever_the_units(N, scales):
+    beta = np.array([1.0, -2.0, 0.5])
+    data = logistic_data(N, beta, scales)
+    found = centre(data, 3, lambda p: -0.5 * (p["beta"] ** 2).sum() * 1e-6)
+    mode, sd = reference(data, lambda p: -0.5 * (p["beta"] ** 2).sum() * 1e-6, beta / scales)
+    assert bool(found.converged)
+    assert np.sqrt(np.mean(((found.position["beta"] - mode) / sd) ** 2)) < 0.35
+
+
+def test_far_start():
+    data = logistic_data(20_000, [1.0, -1.0])
+    found = centre(data, 2, start=np.array([30.0, 40.0]))
+    mode, sd = reference(data, lambda p: 0.0, [1.0, -1.0])
+    assert bool(found.converged)
+    assert np.max(np.abs(found.position["beta"] - mode) / sd) < 0.5
+
+
+def test_laplace_prior_with_the_mode_at_the_kink():
+    """Forty coefficients of 0 under the paper's prior, little data: most modes are exactly 0, where gradients jump by 2."""
+    data = logistic_data(400, np.zeros(40))
+    found = centre(data, 40, laplace)
+    assert bool(found.converged)
+
+    def loss(b):
+        return -float(logistic({"beta": b}, data).sum() + laplace({"beta": b}))
+
+    beta, smallest = np.zeros(40), np.inf
+    for _ in range(3000):  # proximal gradient: the textbook answer, slowly
+        gradient = np.asarray(jax.grad(lambda b: logistic({"beta": b}, data).sum())(jnp.asarray(beta, jnp.float32)))
+        moved = beta + 0.005 * gradient
+        beta = np.sign(moved) * np.maximum(np.abs(moved) - 0.005, 0)
+    smallest = loss(beta)
+    assert (beta == 0).sum() > 5
+    assert loss(found.position["beta"]) - smallest < 0.05 * 40 / 2
+
+
+def test_more_parameters_than_rows():
+    x = RNG.normal(size=(30, 200)).astype(np.float32)
+    sampler = sgmcmc.sgldcv_setup(
+        lambda p, b: -0.5 * ((b["x"] - p["mu"]) ** 2).sum(), {"x": x}, {"mu": np.zeros(200)}, 1e-3, minibatch_size=5
+    )
+    found = sampler.init(seed=1, progress=False).estimator
+    assert bool(found.converged)
+    np.testing.assert_allclose(found.position["mu"], x.mean(axis=0), atol=0.5 / np.sqrt(30))
+
+
+def test_a_network_ends_in_bounded_work_and_says_how_well():
+    x = RNG.normal(size=(300, 5)).astype(np.float32)
+    data = {"x": x, "y": np.sin(x[:, 0]).astype(np.float32)}
+
+    def network(params, batch):
+        hidden = jnp.tanh(batch["x"] @ params["w"] + params["b"])
+        return -5.0 * (batch["y"] - hidden @ params["v"]) ** 2
+
+    params = {"w": RNG.normal(size=(5, 300)), "b": np.zeros(300), "v": RNG.normal(size=300) / 20}
+    sampler = sgmcmc.sgldcv_setup(
+        network, data, params, 1e-6, minibatch_size=20, log_prior=lambda p: -0.5 * sum((leaf**2).sum() for leaf in p.values())
+    )
+    before = float(sampler._full_log_posterior(sampler.start))
+    with pytest.warns(sgmcmc.SgmcmcWarning, match="search for the centre") if not _converges(sampler) else _nothing():
+        state = sampler.init(seed=1, progress=False)
+    assert float(sampler.log_posterior(state, full=True)) > before
+
+
+def _converges(sampler):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bool(sampler.init(seed=1, progress=False).estimator.converged)
+
+
+def _nothing():
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+def test_a_flat_likelihood_is_reported_not_hidden():
+    """Separable data with a flat prior have no mode."""
+    x = np.linspace(-1, 1, 200, dtype=np.float32)[:, None]
+    data = {"x": x, "y": (x[:, 0] > 0).astype(np.float32)}
+    with pytest.warns(sgmcmc.SgmcmcWarning, match="search for the centre"):
+        found = centre(data, 1)
+    assert not bool(found.converged)
+
+
+def test_the_papers_search():
+    data = logistic_data(5_000, [1.0, -1.0])
+    sampler = sgmcmc.sgldcv_setup(logistic, data, {"beta": np.zeros(2)}, 1e-5, 1e-4, n_iters_opt=2000, minibatch_size=100)
+    found = sampler.init(seed=1, progress=False).estimator
+    mode, sd = reference(data, lambda p: 0.0, [1.0, -1.0])
+    assert np.max(np.abs(found.position["beta"] - mode) / sd) < 3
+
+
+def test_the_full_gradient_is_that_of_all_rows():
+    data = logistic_data(33_000, [1.0, -1.0, 0.3])
+    found = centre(data, 3)
+    with jax.enable_x64(True):
+        wide = {name: jnp.asarray(array, float) for name, array in data.items()}
+        exact = jax.grad(lambda b: logistic({"beta": b}, wide).sum())(jnp.asarray(np.asarray(found.position["beta"]), float))
+    np.testing.assert_allclose(found.gradient["beta"], exact, atol=1e-2)
+
+
+def test_metric_and_quasi_newton_on_a_quadratic():
+    A = np.diag([1.0, 100.0, 1e4])
+    metric = Metric.of(A, np.zeros((3, 3)))
+    np.testing.assert_allclose(metric.solve(A @ np.ones(3)), np.ones(3))
+    assert metric.distance(A @ np.full(3, 2.0)) == pytest.approx(4 * np.trace(A) / 3)
+    memory, x = QuasiNewton(Metric(np.ones(3))), np.ones(3)
+    for _ in range(25):
+        gradient = -A @ x
+        direction = memory.direction(gradient)
+        length = (gradient @ direction) / (direction @ A @ direction) if np.any(direction) else 0.0
+        new = x + length * direction
+        memory.learn(new - x, gradient + A @ new)
+        x = new
+    np.testing.assert_allclose(x, 0, atol=1e-8)
+
+
+def test_without_kinks():
+    gradient, prior = np.array([0.5, 3.0, -0.2]), np.array([1.0, 1.0, -1.0])
+    below, above = np.array([1.0, 1.0, 1.0]), np.array([-1.0, 1.0, -1.0])
+    np.testing.assert_allclose(without_kinks(gradient, prior, below, above), [0.0, 3.0, 0.0])
