@@ -49,11 +49,22 @@ def fisher_information(posterior: Posterior, position: PyTree, rows: Rows, dense
 
 
 def prior_curvature(posterior: Posterior, position: PyTree, dense: bool) -> jax.Array:
-    """The prior's negative Hessian as the metric needs it: a matrix, or zeros where the metric is diagonal."""
+    """The prior's precision, a matrix or its diagonal: its Hessian (by size) plus its squared gradients.
+
+    The squares are the prior's own Fisher information. They matter where the Hessian is silent: the paper's Laplace prior
+    has none, yet alone decides directions that the data leave open, such as those of indicator columns that sum to 1.
+    """
     vector = flat(position)
+
+    def log_density(x: jax.Array) -> jax.Array:
+        return posterior.log_density_prior(split(x, position))
+
+    gradient = jax.grad(log_density)
+    squares = jnp.maximum(gradient(vector + KINK) ** 2, gradient(vector - KINK) ** 2)  # either side of a kink at 0
     if not dense:
-        return jnp.zeros_like(vector)
-    return -jax.hessian(lambda x: posterior.log_density_prior(split(x, position)))(vector)
+        return squares
+    values, vectors = jnp.linalg.eigh(jax.hessian(log_density)(vector))
+    return (vectors * jnp.abs(values)) @ vectors.T + jnp.diag(squares)
 
 
 def dense_metric(dimension: int, rows: int) -> bool:
@@ -79,11 +90,10 @@ class Metric:
 
     @staticmethod
     def of(information: np.ndarray, curvature: np.ndarray) -> Metric:
-        """Fisher information of the rows plus the prior's curvature, whose negative directions count by their size."""
-        if information.ndim == 1:
-            return Metric(_unit_where_zero(information))
-        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-        total = information + (vectors * np.abs(values)) @ vectors.T
+        """Fisher information of the rows plus the prior's."""
+        total = information + curvature
+        if total.ndim == 1:
+            return Metric(_unit_where_zero(total))
         scale = _unit_where_zero(np.diag(total))
         values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
         return Metric(scale, np.maximum(values, SMALLEST_EIGENVALUE), vectors)
