@@ -144,7 +144,10 @@ def test_data_of_every_kind_are_taken():
 
     frame = pandas.DataFrame({"x": X.astype(np.float64)})
     for values in (X, X.astype(np.float64), jnp.asarray(X), frame["x"], X[::-1], np.asfortranarray(X[:, None])[:, 0], X.tolist()):
-        assert call(dataset={"x": values}, n_iters=2)["mu"].shape == (2,)
+        sampler = sgmcmc.sgld_setup(log_lik, {"x": values}, PARAMS, 1e-5, minibatch_size=10)
+        array = sampler.source.arrays["x"]
+        assert array.flags.c_contiguous
+        np.testing.assert_array_equal(array, np.asarray(values, np.float32))
     assert call(dataset=frame, n_iters=2)["mu"].shape == (2,)
 
 

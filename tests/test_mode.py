@@ -10,12 +10,11 @@ import pytest
 import sgmcmc
 from sgmcmc.centering import Metric, QuasiNewton, without_kinks
 
-RNG = np.random.default_rng(2)
-
 
 def logistic_data(N, beta, scales=1.0):
-    x = (RNG.normal(size=(N, len(beta))) * scales).astype(np.float32)
-    y = (RNG.random(N) < 1 / (1 + np.exp(-x @ (np.asarray(beta) / scales)))).astype(np.float32)
+    rng = np.random.default_rng(2)
+    x = (rng.normal(size=(N, len(beta))) * scales).astype(np.float32)
+    y = (rng.random(N) < 1 / (1 + np.exp(-x @ (np.asarray(beta) / scales)))).astype(np.float32)
     return {"x": x, "y": y}
 
 
@@ -71,7 +70,7 @@ def test_far_start():
 
 def test_laplace_prior_with_the_mode_at_the_kink():
     """Forty coefficients of 0 under the paper's prior, little data: most modes are exactly 0, where gradients jump by 2."""
-    data = logistic_data(400, np.zeros(40))
+    data = logistic_data(200, np.zeros(40))
     found = centre(data, 40, laplace)
     assert bool(found.converged)
 
@@ -89,24 +88,25 @@ def test_laplace_prior_with_the_mode_at_the_kink():
 
 
 def test_more_parameters_than_rows():
-    x = RNG.normal(size=(30, 200)).astype(np.float32)
+    x = np.random.default_rng(2).normal(size=(30, 200)).astype(np.float32)
     sampler = sgmcmc.sgldcv_setup(
         lambda p, b: -0.5 * ((b["x"] - p["mu"]) ** 2).sum(), {"x": x}, {"mu": np.zeros(200)}, 1e-3, minibatch_size=5
     )
     found = sampler.init(seed=1, progress=False).estimator
     assert bool(found.converged)
-    np.testing.assert_allclose(found.position["mu"], x.mean(axis=0), atol=0.5 / np.sqrt(30))
+    assert np.sqrt(30 * np.mean((found.position["mu"] - x.mean(axis=0)) ** 2)) < 0.35
 
 
 def test_a_network_ends_in_bounded_work_and_says_how_well():
-    x = RNG.normal(size=(300, 5)).astype(np.float32)
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(300, 5)).astype(np.float32)
     data = {"x": x, "y": np.sin(x[:, 0]).astype(np.float32)}
 
     def network(params, batch):
         hidden = jnp.tanh(batch["x"] @ params["w"] + params["b"])
         return -5.0 * (batch["y"] - hidden @ params["v"]) ** 2
 
-    params = {"w": RNG.normal(size=(5, 300)), "b": np.zeros(300), "v": RNG.normal(size=300) / 20}
+    params = {"w": rng.normal(size=(5, 300)), "b": np.zeros(300), "v": rng.normal(size=300) / 20}
     sampler = sgmcmc.sgldcv_setup(
         network, data, params, 1e-6, minibatch_size=20, log_prior=lambda p: -0.5 * sum((leaf**2).sum() for leaf in p.values())
     )
@@ -128,6 +128,16 @@ def _nothing():
     import contextlib
 
     return contextlib.nullcontext()
+
+
+def test_indicator_columns_that_sum_to_one():
+    """Two groups of indicators and an intercept: the likelihood leaves two directions open, and the prior has no Hessian."""
+    rng = np.random.default_rng(2)
+    soil, area = rng.choice(12, 30_000, p=np.arange(1, 13) / 78), rng.integers(0, 4, 30_000)
+    x = np.concatenate([np.ones((30_000, 1)), np.eye(12)[soil], np.eye(4)[area]], axis=1).astype(np.float32)
+    data = {"x": x, "y": (rng.random(30_000) < 1 / (1 + np.exp(-0.3 * soil + 1.5))).astype(np.float32)}
+    for start in (np.zeros(17), np.full(17, 0.1)):
+        assert bool(centre(data, 17, laplace, start).converged)
 
 
 def test_a_flat_likelihood_is_reported_not_hidden():

@@ -81,22 +81,25 @@ def flat(tree: PyTree) -> jax.Array:
 class Metric:
     """A positive definite stand-in for the posterior's precision: what turns gradients into posterior standard deviations.
 
-    `scale` holds the square roots of its diagonal; `values` and `vectors` the eigenvectors of what is left (None: nothing).
+    `scale` holds the square roots of its diagonal; `values` and `vectors` the eigenvectors of what is left (None: nothing);
+    `complete` says whether every parameter has some information about it.
     """
 
     scale: np.ndarray
     values: np.ndarray | None = None
     vectors: np.ndarray | None = None
+    complete: bool = True
 
     @staticmethod
     def of(information: np.ndarray, curvature: np.ndarray) -> Metric:
         """Fisher information of the rows plus the prior's."""
         total = information + curvature
+        diagonal = total if total.ndim == 1 else np.diag(total)
+        scale, complete = _unit_where_zero(diagonal), bool((diagonal > 0).all())
         if total.ndim == 1:
-            return Metric(_unit_where_zero(total))
-        scale = _unit_where_zero(np.diag(total))
+            return Metric(scale, complete=complete)
         values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
-        return Metric(scale, np.maximum(values, SMALLEST_EIGENVALUE), vectors)
+        return Metric(scale, np.maximum(values, SMALLEST_EIGENVALUE), vectors, complete)
 
     def solve(self, vector: np.ndarray) -> np.ndarray:
         scaled = vector / self.scale

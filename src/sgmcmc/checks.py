@@ -216,10 +216,8 @@ def _few_rows(arrays: dict[str, np.ndarray], count: int = 5) -> Rows:
 
 def _nudged(position: PyTree) -> PyTree:
     """A second point, so that rows that happen to agree at the start (all zeros, say) do not hide a wrong sum."""
-    leaves, structure = jax.tree.flatten(position)
-    keys = jax.random.split(jax.random.key(0), len(leaves))
-    nudged = [x + 0.1 * jax.random.normal(key, x.shape, x.dtype) for x, key in zip(leaves, keys, strict=True)]
-    return jax.tree.unflatten(structure, nudged)
+    rng = np.random.default_rng(0)
+    return tree_map(lambda x: jnp.asarray(np.asarray(x) + 0.1 * rng.normal(size=x.shape), x.dtype), position)
 
 
 def _trace(name: str, call: Any) -> Any:

@@ -129,7 +129,8 @@ def _search(
         point, x = moved, moved.x
         distance = metric.distance(point.settled)
     assert point is not None
-    return point, distance
+    assert metric is not None
+    return point, distance if metric.complete else np.inf
 
 
 def _ascend(objective: _Objective, point: _Point, metric: Metric, steps: int, bar: Bar) -> _Point:
