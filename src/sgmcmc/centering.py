@@ -103,7 +103,7 @@ class Metric:
 
     def solve(self, vector: np.ndarray) -> np.ndarray:
         scaled = vector / self.scale
-        if self.vectors is not None:
+        if self.values is not None and self.vectors is not None:
             scaled = self.vectors @ ((self.vectors.T @ scaled) / self.values)
         return scaled / self.scale
 
