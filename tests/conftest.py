@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import jax
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Programs that several tests or workers need are compiled once: compiling is most of what the tests cost."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    jax.config.update("jax_compilation_cache_dir", str(shared / "programs"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture

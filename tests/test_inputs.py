@@ -63,6 +63,9 @@ BAD = {
     "negative burn-in": ({"burn_in": -1}, "burn_in is -1"),
     "thin larger than the run": ({"thin": 11}, "thin is 11"),
     "no chains": ({"n_chains": 0}, "n_chains is 0"),
+    "masked values": ({"dataset": {"x": np.ma.masked_greater(X, 0.5)}}, r"dataset\['x'\] has masked values"),
+    "constraints as a list": ({"constraints": [constraints.positive]}, "constraints is"),
+    "seed too large": ({"seed": 2**32}, "seed is 4294967296"),
     "negative seed": ({"seed": -3}, "seed is -3"),
     "mean instead of sum": ({"log_lik": mean_instead_of_sum}, "log_lik .* mean"),
     "broadcast (n,) against (n, 1)": ({"log_lik": broadcast_by_accident}, r"log_lik .* \(n, 1\)"),
@@ -99,7 +102,7 @@ def test_refused(case, monkeypatch):
         raise AssertionError("compiled before refusing")
 
     monkeypatch.setattr(sgmcmc.sampler.Sampler, "init", compiling)
-    if case in ("no chains", "negative seed"):
+    if case in ("no chains", "negative seed", "seed too large"):
         monkeypatch.undo()
         monkeypatch.setattr("sgmcmc.sampler.find_centre", compiling)
     changes, message = BAD[case]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -62,8 +65,6 @@ def _weighted_variance(share, draws):
 
 
 def _with_chain_axis(kept):
-    import jax
-
     moments = kept["moments"]
     lifted = sgmcmc.summaries.MomentValues(
         *(jax.tree.map(lambda x: x[None], part) for part in (moments.mean, moments.sd, moments.covariance)), moments.weight
@@ -82,14 +83,23 @@ def test_one_object_alone():
 
 
 def test_own_keep_objects_need_only_the_protocol():
-    class Last(sgmcmc.summaries._Running):
+    class Last:
         def begin(self, params, chained):
             return jnp.zeros(2)
+
+        def open(self, carry, params, capacity, chained):
+            return carry
 
         def update(self, work, params, weight, hit, chained):
             return jnp.where(hit, params["mu"], work)
 
-        def finish(self, carry, store, chained):
+        def close(self, work):
+            return work, ()
+
+        def store(self, params, total, chained):
+            return None
+
+        def finish(self, params, carry, store, chained):
             return np.asarray(carry)
 
     out = run({"last": Last(), "draws": sgmcmc.Trace()})
@@ -105,7 +115,8 @@ def test_summary_and_exports():
     np.testing.assert_allclose(
         table.loc["s", ["5%", "50%", "95%"]].to_numpy(float), np.quantile(out["s"], [0.05, 0.5, 0.95]), rtol=1e-5
     )
-    assert len(out.summary(max_rows=2)) == 2
+    with pytest.warns(sgmcmc.SgmcmcWarning, match="2 of 3"):
+        assert len(out.summary(max_rows=2)) == 2
     tree = out.to_arviz()
     assert dict(tree.posterior.sizes) == {"chain": 2, "draw": 400, "mu_dim_0": 2}
     assert tree.posterior.attrs["sampler"] == "sgld"
@@ -165,6 +176,8 @@ def test_a_step_a_thousand_times_too_large_is_caught_within_100_steps(name, n_ch
     assert all(np.isfinite(np.asarray(leaf)).all() for leaf in error.result.final_state.params.values())
     for word in ("'mu'", f"iteration {error.step}", "stepsize=0.2", ".result"):
         assert word in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.step, again.parameter, str(again)) == (error.step, error.parameter, str(error))
 
 
 def test_divergence_in_the_other_doors():
@@ -247,4 +260,62 @@ def test_draws_from_the_warm_up_warn():
         sgmcmc.sghmc(
             log_lik, DATA, PARAMS, 1e-9, L=None, alpha=0.1, minibatch_size=50, noise_estimate="fisher", noise_warmup=100,
             n_iters=10, seed=1, progress=False,
+        )  # fmt: skip
+
+
+# Found by trying to break it.
+
+
+def test_running_summaries_do_not_lose_small_draws():
+    """Draws whose spread is tiny beside their mean: a running mean in float32 would freeze after a few thousand."""
+    data = {"x": np.random.default_rng(0).normal(1000.0, 0.03, 100)}
+    out = sgmcmc.sgld(
+        lambda p, b: -0.5 * ((b["x"] - p) / 0.03) ** 2, data, 1000.0, 1e-6, minibatch_size=100, n_iters=40_000, seed=1,
+        progress=False, keep={"draws": sgmcmc.Trace(), "moments": sgmcmc.Moments(), "mean": sgmcmc.Expectation(lambda p: p)},
+    )  # fmt: skip
+    draws = out["params"].astype(np.float64)
+    for mean in (out.kept["moments"].mean, out.kept["mean"]):
+        assert abs(mean - draws.mean()) < 0.01 * draws.std()
+    np.testing.assert_allclose(out.kept["moments"].sd, draws.std(), rtol=1e-2)
+
+
+def test_nothing_kept_is_not_a_zero():
+    with pytest.raises(sgmcmc.DivergenceError) as caught:
+        run({"mean": sgmcmc.Expectation(lambda p: p["mu"]), "draws": sgmcmc.Trace()}, stepsize=10.0, burn_in=500)
+    assert np.isnan(caught.value.result.kept["mean"]).all()
+    with pytest.raises(sgmcmc.InputError, match="no draws"):
+        caught.value.result.summary()
+    with pytest.raises(sgmcmc.InputError, match="stores nothing"):
+        run(sgmcmc.Trace(thin=100))
+    with pytest.raises(sgmcmc.InputError, match="keep"):
+        run(sgmcmc.Expectation(lambda p: p["nu"]))
+
+
+def test_replace_refuses_other_shapes_and_values_outside():
+    sampler = sgmcmc.sgld_setup(
+        lambda p, b: -0.5 * ((b["x"] @ p["B"]) ** 2).sum(axis=1) / p["v"] - 1.5 * jnp.log(p["v"]), DATA,
+        {"B": np.ones((2, 3)), "v": 1.0}, 1e-6, minibatch_size=50, constraints={"v": constraints.positive},
+    )  # fmt: skip
+    state = sampler.init(seed=1)
+    with pytest.raises(sgmcmc.InputError, match=r"params\['B'\] has shape \(3, 2\)"):
+        sampler.replace(state, {"B": np.ones((3, 2)), "v": 1.0})
+    with pytest.raises(sgmcmc.InputError, match=r"params\['v'\]"):
+        sampler.replace(state, {"B": np.ones((2, 3)), "v": -1.0})
+
+
+def test_states_of_other_samplers_are_refused():
+    setups = [
+        f(log_lik, DATA, PARAMS, 1e-6, minibatch_size=50) for f in (sgmcmc.sgld_setup, sgmcmc.sgnht_setup, sgmcmc.sgldcv_setup)
+    ]
+    for sampler in setups[1:]:
+        with pytest.raises(sgmcmc.InputError, match="another sampler"):
+            sampler.run(setups[0].init(seed=1), 5)
+
+
+def test_supports_written_as_minus_infinity_are_noticed():
+    data = {"x": np.linspace(0.01, 2.0, 200)}
+    with pytest.warns(sgmcmc.SgmcmcWarning, match="not finite"):
+        sgmcmc.sgld(
+            lambda p, b: jnp.where(b["x"] < p, -jnp.log(p), -jnp.inf), data, 2.5, 1e-3, minibatch_size=100, n_iters=500, seed=1,
+            progress=False,
         )  # fmt: skip

@@ -60,6 +60,22 @@ def test_logistic_regression_whatever_the_units(N, scales):
     assert np.sqrt(np.mean(((found.position["beta"] - mode) / sd) ** 2)) < 0.35
 
 
+@pytest.mark.parametrize("tau", [0.1, 1e-2, 1e-3, 1e-5])
+def test_priors_of_any_scale(tau):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(10_000, 5)).astype(np.float32)
+    data = {"x": x, "y": (x @ np.full(5, 0.05) + rng.normal(size=10_000)).astype(np.float32)}
+    sampler = sgmcmc.sgldcv_setup(
+        lambda p, b: -0.5 * ((b["y"] - b["x"] @ p) ** 2).sum(), data, np.full(5, 3 * tau), 1e-6, minibatch_size=50,
+        log_prior=lambda p: -0.5 * ((p / tau) ** 2).sum(),
+    )  # fmt: skip
+    found = sampler.init(seed=1, progress=False).estimator
+    H = x.T.astype(float) @ x + np.eye(5) / tau**2
+    off = np.asarray(found.position, float) - np.linalg.solve(H, x.T.astype(float) @ data["y"])
+    assert bool(found.converged)
+    assert off @ H @ off / 5 < 0.1
+
+
 def test_far_start():
     data = logistic_data(20_000, [1.0, -1.0])
     found = centre(data, 2, start=np.array([30.0, 40.0]))

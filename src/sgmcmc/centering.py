@@ -49,10 +49,10 @@ def fisher_information(posterior: Posterior, position: PyTree, rows: Rows, dense
 
 
 def prior_curvature(posterior: Posterior, position: PyTree, dense: bool) -> jax.Array:
-    """The prior's precision, a matrix or its diagonal: its Hessian (by size) plus its squared gradients.
+    """The prior's precision, a matrix or its diagonal: its Hessian by size, and where that is silent its squared gradients.
 
-    The squares are the prior's own Fisher information. They matter where the Hessian is silent: the paper's Laplace prior
-    has none, yet alone decides directions that the data leave open, such as those of indicator columns that sum to 1.
+    The squares are the prior's own Fisher information. The paper's Laplace prior has no Hessian, yet alone decides
+    directions that the data leave open, such as those of indicator columns that sum to 1.
     """
     vector = flat(position)
 
@@ -60,11 +60,21 @@ def prior_curvature(posterior: Posterior, position: PyTree, dense: bool) -> jax.
         return posterior.log_density_prior(split(x, position))
 
     gradient = jax.grad(log_density)
-    squares = jnp.maximum(gradient(vector + KINK) ** 2, gradient(vector - KINK) ** 2)  # either side of a kink at 0
+    hair = 1e-6 * (1 + jnp.abs(vector))  # to look at either side of a kink
+    squares = jnp.nan_to_num(jnp.maximum(gradient(vector + hair) ** 2, gradient(vector - hair) ** 2))
     if not dense:
         return squares
-    values, vectors = jnp.linalg.eigh(jax.hessian(log_density)(vector))
-    return (vectors * jnp.abs(values)) @ vectors.T + jnp.diag(squares)
+    hessian = jax.hessian(log_density)(vector)
+    values, vectors = jnp.linalg.eigh(hessian)
+    silent = jnp.abs(jnp.diagonal(hessian)) < 1e-6 * squares
+    return (vectors * jnp.abs(values)) @ vectors.T + jnp.diag(jnp.where(silent, squares, 0.0))
+
+
+def curvature_along(posterior: Posterior, position: PyTree, direction: PyTree, rows: Rows) -> jax.Array:
+    """How fast the log likelihood of a block bends down along a direction."""
+    gradient = jax.grad(posterior.sum_of_rows)
+    bend = jax.jvp(lambda p: gradient(p, rows), (position,), (direction,))[1]
+    return -jnp.dot(flat(bend), flat(direction))
 
 
 def dense_metric(dimension: int, rows: int) -> bool:
@@ -82,24 +92,24 @@ class Metric:
     """A positive definite stand-in for the posterior's precision: what turns gradients into posterior standard deviations.
 
     `scale` holds the square roots of its diagonal; `values` and `vectors` the eigenvectors of what is left (None: nothing);
-    `complete` says whether every parameter has some information about it.
+    `silent` marks parameters of which neither rows nor prior say anything here.
     """
 
     scale: np.ndarray
     values: np.ndarray | None = None
     vectors: np.ndarray | None = None
-    complete: bool = True
+    silent: np.ndarray | None = None
 
     @staticmethod
     def of(information: np.ndarray, curvature: np.ndarray) -> Metric:
         """Fisher information of the rows plus the prior's."""
         total = information + curvature
         diagonal = total if total.ndim == 1 else np.diag(total)
-        scale, complete = _unit_where_zero(diagonal), bool((diagonal > 0).all())
+        scale, silent = _unit_where_zero(diagonal), None if (diagonal > 0).all() else diagonal <= 0
         if total.ndim == 1:
-            return Metric(scale, complete=complete)
+            return Metric(scale, silent=silent)
         values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
-        return Metric(scale, np.maximum(values, SMALLEST_EIGENVALUE), vectors, complete)
+        return Metric(scale, np.maximum(values, SMALLEST_EIGENVALUE), vectors, silent)
 
     def solve(self, vector: np.ndarray) -> np.ndarray:
         scaled = vector / self.scale

@@ -65,6 +65,8 @@ def check_dataset(dataset: Dataset) -> dict[str, np.ndarray]:
 
 
 def _check_array(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"dataset[{name!r}] has masked values; drop or fill such rows first, for instance with .compressed()")
     array = np.asarray(values)
     where = f"dataset[{name!r}]"
     if array.dtype == object or array.dtype.kind not in "fiub":

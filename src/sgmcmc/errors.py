@@ -58,6 +58,13 @@ class DivergenceError(SgmcmcError, FloatingPointError):
         self.chain = chain
         self.result = result
 
+    def __reduce__(self) -> Any:
+        return _rebuild, (str(self), {"parameter": self.parameter, "step": self.step, "chain": self.chain, "result": self.result})
+
+
+def _rebuild(message: str, details: dict[str, Any]) -> DivergenceError:
+    return DivergenceError(message, **details)
+
 
 class SgmcmcWarning(UserWarning):
     """Something that changes what the draws mean, and that the user can mend.

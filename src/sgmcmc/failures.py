@@ -38,10 +38,15 @@ def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> Divergen
     last = np.asarray(values[culprit.parameter])
     last = last if culprit.chain is None else last[culprit.chain]
     where = "" if culprit.chain is None else f" of chain {culprit.chain}"
+    steps = schedule.at(step, state.position)
+    eps = np.asarray(dict(zip(leaf_names(state.position), jax.tree.leaves(steps), strict=True))[culprit.parameter])
+    if (eps > 0).all():
+        repair = f"Its step size, {np.max(eps):.3g}, is probably too large: try stepsize={np.max(eps) / 10:.2g}"
+    else:
+        repair = f"Its step size is {np.min(eps):.3g} there: expected a schedule that stays positive"
     message = (
         f"parameter {culprit.parameter!r}{where} is not finite at iteration {step}; the last finite value was "
-        f"{describe(last.tolist())}. The step size is probably too large: try stepsize={schedule.first / 10:.2g} "
-        f"(it was {schedule.describe()}). The draws so far are in the error's .result, "
+        f"{describe(last.tolist())}. {repair}. The draws so far are in the error's .result, "
         "the last finite state in .result.final_state"
     )
     return DivergenceError(message, parameter=culprit.parameter, step=step, chain=culprit.chain, result=result)

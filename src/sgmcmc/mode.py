@@ -8,6 +8,7 @@ unbiased for any centre; a close one makes it quiet.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ from sgmcmc.centering import (
     Metric,
     QuasiNewton,
     as_tree,
+    curvature_along,
     dense_metric,
     fisher_information,
     prior_curvature,
@@ -44,12 +46,6 @@ FULL_ROUNDS, FULL_STEPS_PER_ROUND = 3, 15
 HALVINGS = 30
 
 
-_block = jax.jit(value_and_gradient, static_argnums=0)
-_prior = jax.jit(prior_value_and_gradient, static_argnums=0)
-_fisher = jax.jit(fisher_information, static_argnums=(0, 3))
-_curvature = jax.jit(prior_curvature, static_argnums=(0, 2))
-
-
 @dataclass(frozen=True)
 class Mode:
     """Where the search ended and how well: `distance` is the mean squared distance in posterior standard deviations."""
@@ -65,26 +61,37 @@ class _Objective:
 
     def __init__(self, posterior: Posterior, arrays: dict[str, np.ndarray], like: PyTree, scale: float) -> None:
         self.arrays, self.like, self.scale, self.passes = arrays, like, scale, 0
-        self._posterior = posterior
+        self._block = jax.jit(partial(value_and_gradient, posterior))
+        self._prior = jax.jit(partial(prior_value_and_gradient, posterior))
+        self._fisher = jax.jit(partial(fisher_information, posterior), static_argnums=2)
+        self._curvature = jax.jit(partial(prior_curvature, posterior), static_argnums=1)
+        self._bend = jax.jit(partial(curvature_along, posterior))
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient, and the prior's part of the gradient."""
         position = as_tree(x, self.like)
-        value, gradient = full_sum(lambda rows: _block(self._posterior, position, rows), self.arrays)
+        value, gradient = full_sum(lambda rows: self._block(position, rows), self.arrays)
         prior_value, prior = self.prior(x)
         self.passes += 1
         return self.scale * float(value) + prior_value, self.scale * gradient + prior, prior
 
     def prior(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _prior(self._posterior, as_tree(x, self.like))
+        value, gradient = self._prior(as_tree(x, self.like))
         return float(value), np.asarray(gradient, np.float64)
 
     def metric(self, x: np.ndarray, sample: dict[str, np.ndarray], n_rows: int) -> Metric:
         position = as_tree(x, self.like)
         used = len(next(iter(sample.values())))
         dense = dense_metric(len(x), used)
-        information = full_sum(lambda rows: _fisher(self._posterior, position, rows, dense), sample, extra=4 * len(x))
-        return Metric.of(n_rows / used * information, np.asarray(_curvature(self._posterior, position, dense), np.float64))
+        information = full_sum(lambda rows: self._fisher(position, rows, dense), sample, extra=4 * len(x))
+        return Metric.of(n_rows / used * information, np.asarray(self._curvature(position, dense), np.float64))
+
+    def determines(self, x: np.ndarray, silent: np.ndarray | None, sample: dict[str, np.ndarray]) -> bool:
+        """Whether the likelihood bends in parameters whose gradients all vanish: a perfect fit does, a plateau does not."""
+        if silent is None:
+            return True
+        position, direction = as_tree(x, self.like), as_tree(silent.astype(np.float64), self.like)
+        return float(full_sum(lambda rows: self._bend(position, direction, rows), sample)) > 0
 
 
 @dataclass
@@ -130,7 +137,7 @@ def _search(
         distance = metric.distance(point.settled)
     assert point is not None
     assert metric is not None
-    return point, distance if metric.complete else np.inf
+    return point, distance if objective.determines(x, metric.silent, metric_rows) else np.inf
 
 
 def _ascend(objective: _Objective, point: _Point, metric: Metric, steps: int, bar: Bar) -> _Point:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -38,20 +37,12 @@ def full_sum(function: Callable[[Rows], PyTree], arrays: dict[str, np.ndarray], 
 
 def full_gradient(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray], bar: Bar | None = None) -> PyTree:
     """The gradient of the full log likelihood: one pass."""
-    total = full_sum(lambda rows: _gradient(posterior, position, rows), arrays, bar)
+    gradient = jax.jit(jax.grad(posterior.sum_of_rows))
+    total = full_sum(lambda rows: gradient(position, rows), arrays, bar)
     return tree_map(lambda x, like: jax.numpy.asarray(x, like.dtype), total, position)
 
 
 def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray]) -> float:
     """The log likelihood of all rows: one pass."""
-    return float(full_sum(lambda rows: _value(posterior, position, rows), arrays))
-
-
-@partial(jax.jit, static_argnums=0)
-def _value(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
-    return posterior.sum_of_rows(position, rows)
-
-
-@partial(jax.jit, static_argnums=0)
-def _gradient(posterior: Posterior, position: PyTree, rows: Rows) -> PyTree:
-    return jax.grad(posterior.sum_of_rows)(position, rows)
+    value = jax.jit(posterior.sum_of_rows)
+    return float(full_sum(lambda rows: value(position, rows), arrays))

@@ -54,8 +54,10 @@ class Transform:
 def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Transform:
     """Look up the bijection of every constrained parameter; refuse unknown names and values outside their support."""
     names = leaf_names(params)
-    if not constraints:
+    if constraints is None:
         return Transform((None,) * len(names))
+    if not isinstance(constraints, Mapping):
+        raise InputError(f"constraints is {describe(constraints)}; expected a dict by parameter name, such as {{'s': positive}}")
     from numpyro.distributions import biject_to  # imported here: a second of import time that most models do not need
 
     flat = _flatten(constraints)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ import numpy as np
 from sgmcmc._tree import children, leaf_names
 from sgmcmc._types import PyTree, State
 from sgmcmc.diagnostics import QUANTILES, mixing, weighted_mean_sd, weighted_quantiles
-from sgmcmc.errors import InputError
+from sgmcmc.errors import InputError, SgmcmcWarning
 
 if TYPE_CHECKING:
     import pandas
@@ -85,6 +87,9 @@ class Result(Mapping[str, Any]):
         """
         import pandas
 
+        total = sum(math.prod(draws.shape[2:]) for _, draws in self._named_draws())
+        if total > max_rows:
+            warnings.warn(f"summary shows {max_rows} of {total} numbers; raise max_rows to see all", SgmcmcWarning, stacklevel=2)
         columns = ["mean", "sd", *(f"{q:.0%}" for q in QUANTILES), "ess", "r_hat"]
         rows, left = {}, max_rows
         for name, draws in self._named_draws():
@@ -103,7 +108,8 @@ class Result(Mapping[str, Any]):
         >>> import numpy as np, sgmcmc
         >>> def log_lik(params, batch):
         ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-        >>> out = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"mu": np.zeros(3)}, 1e-2, minibatch_size=10, n_iters=50, seed=1)
+        >>> data = {"x": np.zeros((100, 3))}
+        >>> out = sgmcmc.sgld(log_lik, data, {"mu": np.zeros(3)}, 1e-2, minibatch_size=10, n_iters=50, seed=1)
         >>> dict(out.to_arviz().posterior.sizes)
         {'chain': 1, 'draw': 50, 'mu_dim_0': 3}
         """
@@ -139,6 +145,8 @@ class Result(Mapping[str, Any]):
         if self.draws is None:
             raise InputError("this result kept no draws; leave keep out, or put sgmcmc.Trace() into it")
         leaves = jax.tree.leaves(self.draws)
+        if leaves[0].shape[self.chained] == 0:
+            raise InputError("this result has no draws: the run ended in its burn-in")
         chained = [leaf if self.chained else leaf[None] for leaf in leaves]
         return list(zip(leaf_names(self.draws), chained, strict=True))
 

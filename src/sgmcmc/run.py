@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -34,6 +35,7 @@ class Outcome:
     stored: int
     failed_at: State | None
     interrupted: bool
+    finite: bool
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Loop:
         first_step = int(state.step)
         carries = tuple(keep.begin(state.params, chained) for keep in keeps)
         stores = tuple(keep.store(state.params, n_iters // thin, chained) for keep in keeps)
-        done, failed, interrupted = 0, None, False
+        done, failed, interrupted, finite = 0, None, False, True
         pace = _Pace(capacity)
         try:
             key, plan = state.key, self.prepare(state.key, first_step, capacity, capacity)
@@ -78,14 +80,16 @@ class Loop:
                 upcoming = min(pace.upcoming, total - done - count)
                 # Queued before the chunk: the host gathers these rows while the chunk computes.
                 drawn = self.draw(key, first_step + done + count, upcoming if done else capacity, capacity) if upcoming else None
-                state_after, carries, pieces, report = self._chunk(
+                state_after, carries_after, pieces, report = self._chunk(
                     state, carries, self.source.data, plan, count, first_step + burn_in, thin,
                     capacity=capacity, keeps=keeps, chained=chained,
                 )  # fmt: skip
                 pace.start()
                 plan = self.source.prepare(drawn, capacity) if upcoming else plan
                 steps, log_posterior, attempted = int(report["steps"]), float(report["log_posterior"]), report["attempted"]
-                state, done = state_after, done + steps
+                # From here on the chunk counts: an interrupt before leaves everything as it was, one after nothing behind.
+                state, carries, done = state_after, carries_after, done + steps
+                finite = finite and math.isfinite(log_posterior)
                 for store, piece in zip(stores, pieces, strict=True):
                     if store is not None:
                         store.add(piece)
@@ -94,8 +98,9 @@ class Loop:
                 bar.update(steps, log_posterior=log_posterior)
         except KeyboardInterrupt:
             interrupted = True
-        values = tuple(keep.finish(carry, store, chained) for keep, carry, store in zip(keeps, carries, stores, strict=True))
-        return Outcome(state, values, max(0, done - burn_in) // thin, failed, interrupted)
+        kept = zip(keeps, carries, stores, strict=True)
+        values = tuple(keep.finish(state.params, carry, store, chained) for keep, carry, store in kept)
+        return Outcome(state, values, max(0, done - burn_in) // thin, failed, interrupted, finite)
 
     def prepare(self, key: jax.Array, step: int, count: int = 1, capacity: int = 1) -> PyTree:
         """The minibatches of the `count` iterations after `step`, with room for `capacity`: axes iteration, (chain,) leap."""

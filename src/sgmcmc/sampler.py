@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import leaf_names, tree_map
+from sgmcmc._tree import leaf_names, shapes, tree_map
 from sgmcmc._types import Batch, PyTree, State
 from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checks import check_count
@@ -135,6 +135,7 @@ class Sampler:
             chunk_size: iterations per compiled call; changes speed, never the draws.
         """
         self.check_run(n_iters=n_iters, burn_in=burn_in, thin=thin, keep=keep, progress=progress, chunk_size=chunk_size)
+        self._refuse_foreign(state)
         keeps = named_keeps(keep)
         first_stored = int(state.step) + burn_in + thin
         self._warn_of_early_draws(first_stored - thin)
@@ -147,6 +148,13 @@ class Sampler:
             draws, stride = outcome.values[list(keeps).index(trace)], thin * getattr(keeps[trace], "thin", 1)
             steps = first_stored - thin + stride * (1 + np.arange(outcome.stored * thin // stride))
             result = replace(result, draws=draws, weights=self._weights(steps))
+        if not outcome.finite and outcome.failed_at is None:
+            warnings.warn(
+                "the log posterior was not finite at some of the chain's positions: a limit written as -inf has no gradient to "
+                "keep the chain inside; use constraints for it",
+                SgmcmcWarning,
+                stacklevel=2,
+            )
         if outcome.interrupted:
             warnings.warn(f"interrupted: the result holds the {outcome.stored} draws made so far", SgmcmcWarning, stacklevel=2)
         self._raise_if_diverged(outcome.failed_at, result)
@@ -170,8 +178,14 @@ class Sampler:
         """The state moved to other parameters, its gradient evaluated there: for Gibbs steps and edits by hand."""
         if jax.tree.structure(params) != jax.tree.structure(state.params):
             raise InputError(f"params has leaves {', '.join(leaf_names(params))}; expected {', '.join(leaf_names(state.params))}")
-        params = tree_map(lambda x, old: jnp.asarray(x, old.dtype).reshape(old.shape), params, state.params)
+        for name, new, old in zip(leaf_names(params), jax.tree.leaves(params), jax.tree.leaves(state.params), strict=True):
+            if np.shape(new) != old.shape:
+                raise InputError(f"params[{name!r}] has shape {np.shape(new)}; expected {old.shape}, as in the state")
+        params = tree_map(lambda x, old: jnp.asarray(x, old.dtype), params, state.params)
         position = self.posterior.transform.to_position(params)
+        culprit = first_not_finite(position, position, n_chains(state) is not None)
+        if culprit is not None:
+            raise InputError(f"params[{culprit.parameter!r}] is not finite, or outside its constraint; expected a value inside")
         plan = self._loop.prepare(state.key, int(state.step) - 1)
         moved = replace(state, position=position, params=params)
         return self._place(moved, self.source.data, plan, chained=n_chains(state) is not None)
@@ -199,8 +213,17 @@ class Sampler:
             raise InputError(f"thin is {thin} for {n_iters} iterations, which stores nothing; expected at most n_iters")
         if chunk_size is not None:
             check_count("chunk_size", chunk_size)
-        named_keeps(keep)
         check_progress(progress)
+        for name, one in named_keeps(keep).items():
+            if isinstance(one, Trace) and one.thin > n_iters // thin:
+                raise InputError(
+                    f"keep[{name!r}] has thin={one.thin} for {n_iters // thin} looks, which stores nothing; make it smaller"
+                )
+            try:
+                params = shapes(self.posterior.transform.to_params(self.start))
+                jax.eval_shape(lambda p, one=one: one.open(one.begin(p, False), p, 1, False), params)
+            except Exception as error:
+                raise InputError(f"keep[{name!r}] failed on params: {type(error).__name__}: {error}") from error
 
     @cached_property
     def _loop(self) -> Loop:
@@ -225,6 +248,18 @@ class Sampler:
     def _full_log_posterior(self, position: PyTree) -> float:
         prior = float(self.posterior.log_density_prior(position))
         return full_log_likelihood(self.posterior, position, self.source.arrays) + prior
+
+    def _refuse_foreign(self, state: State) -> None:
+        """A state belongs to the set-up that made it."""
+        d = tree_map(jnp.zeros_like, self.start)
+        carried = set(self.kernel.dynamics.start(self.start, d, d))
+        same = set(state.auxiliary) == carried and isinstance(state.estimator, Centre) == isinstance(
+            self.kernel.estimator, ControlVariate
+        )
+        if not same or jax.tree.structure(state.position) != jax.tree.structure(self.start):
+            raise InputError(
+                f"state was made by another sampler than this {self.name}; make one with init, and move it with replace"
+            )
 
     def _own_batch(self, batch: Mapping[str, Any]) -> Batch:
         missing = sorted(set(self.source.arrays) - set(batch))
@@ -315,7 +350,9 @@ def as_key(seed: Any) -> jax.Array:
         return seed
     if isinstance(seed, jax.Array | np.ndarray) and seed.dtype == np.uint32 and seed.shape == (2,):
         return jax.random.wrap_key_data(jnp.asarray(seed))
-    return jax.random.key(check_count("seed", seed, least=0))
+    if check_count("seed", seed, least=0) >= 2**32:
+        raise InputError(f"seed is {seed}; expected a whole number below 2**32, or a JAX key")
+    return jax.random.key(int(seed))
 
 
 def draw_seed() -> int:

@@ -1,11 +1,14 @@
 """What to keep of a chain: its draws, some of them, or only what is to be known of them.
 
 A keep object is asked, inside the compiled loop, to look at the parameters after every iteration. What it carries from
-chunk to chunk stays on the device; what it hands over at the end of a chunk goes to a store on the host.
+chunk to chunk stays on the device; what it hands over at the end of a chunk goes to a store on the host. Running averages
+count from where the chunk began, and the host adds chunks up in float64: in float32 the draws of a long run would vanish
+beside their sum.
 """
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -43,8 +46,8 @@ class Keep(Protocol):
         """A place on the host for what `total` looks hand over, or None."""
         ...
 
-    def finish(self, carry: PyTree, store: Any, chained: bool) -> Any:
-        """What the user gets."""
+    def finish(self, params: PyTree, carry: PyTree, store: Any, chained: bool) -> Any:
+        """What the user gets; `params` gives shapes only."""
         ...
 
 
@@ -75,7 +78,7 @@ class Trace:
 
     def __post_init__(self) -> None:
         _check_function("Trace", self.function, optional=True)
-        if isinstance(self.thin, bool) or not isinstance(self.thin, int) or self.thin < 1:
+        if isinstance(self.thin, bool) or not isinstance(self.thin, numbers.Integral) or self.thin < 1:
             raise InputError(f"thin is {self.thin!r} in Trace; expected a whole number of at least 1")
 
     def begin(self, params: PyTree, chained: bool) -> PyTree:
@@ -107,7 +110,7 @@ class Trace:
     def store(self, params: PyTree, total: int, chained: bool) -> TraceStore:
         return TraceStore(self._shapes(params, chained), total // self.thin, chained)
 
-    def finish(self, carry: PyTree, store: TraceStore, chained: bool) -> PyTree:
+    def finish(self, params: PyTree, carry: PyTree, store: TraceStore, chained: bool) -> PyTree:
         return store.draws()
 
     def _shapes(self, params: PyTree, chained: bool) -> PyTree:
@@ -143,17 +146,44 @@ class TraceStore:
         return tree_map(lambda array: array[place], self._arrays)
 
 
-class _Running:
-    """Objects that only carry: nothing to store, nothing per chunk."""
+class RunningStore:
+    """Weighted means (and what else adds up) of chunks, merged on the host in float64: no draw is too small to count."""
 
-    def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
-        return carry
+    def __init__(self) -> None:
+        self.weight, self.mean, self.square, self.cross = 0.0, None, None, None
+
+    def add(self, piece: dict[str, PyTree]) -> None:
+        """Merge a chunk's weight, mean (counted from its origin) and sums of squares about that mean."""
+        weight = float(piece["weight"])
+        if weight == 0:
+            return
+        chunk = {name: tree_map(lambda x: np.asarray(x, np.float64), piece.get(name)) for name in ("mean", "square", "cross")}
+        chunk["mean"] = tree_map(lambda origin, m: np.asarray(origin, np.float64) + m, piece["origin"], chunk["mean"])
+        if self.mean is None:
+            self.weight, self.mean, self.square, self.cross = weight, chunk["mean"], chunk["square"], chunk["cross"]
+            return
+        total, between = self.weight + weight, self.weight * weight / (self.weight + weight)
+        apart = tree_map(np.subtract, chunk["mean"], self.mean)
+        self.mean = tree_map(lambda m, a: m + weight / total * a, self.mean, apart)
+        if self.square is not None:
+            self.square = tree_map(lambda s, t, a: s + t + between * a**2, self.square, chunk["square"], apart)
+        if self.cross is not None:
+            flat = np.concatenate([a.reshape(*self.cross.shape[:-2], -1) for a in jax.tree.leaves(apart)], axis=-1)
+            self.cross = self.cross + chunk["cross"] + between * flat[..., :, None] * flat[..., None, :]
+        self.weight = total
+
+
+class _Running:
+    """Objects that start afresh with every chunk and leave adding up to the host."""
+
+    def begin(self, params: PyTree, chained: bool) -> PyTree:
+        return ()
 
     def close(self, work: PyTree) -> tuple[PyTree, PyTree]:
-        return work, ()
+        return (), work
 
-    def store(self, params: PyTree, total: int, chained: bool) -> None:
-        return None
+    def store(self, params: PyTree, total: int, chained: bool) -> RunningStore:
+        return RunningStore()
 
 
 @dataclass(frozen=True)
@@ -192,18 +222,19 @@ class Moments(_Running):
 
     covariance: bool = False
 
-    def begin(self, params: PyTree, chained: bool) -> PyTree:
-        zeros = tree_map(lambda x: jnp.zeros(x.shape, x.dtype), shapes(params))
+    def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
+        zeros = tree_map(jnp.zeros_like, params)
         chains = jax.tree.leaves(params)[0].shape[:1] if chained else ()
         d = size(params) // (chains[0] if chains else 1)
         dtype = jnp.result_type(float)
         cross = jnp.zeros((*chains, d, d), dtype) if self.covariance else None
-        return {"weight": jnp.zeros((), dtype), "mean": zeros, "square": zeros, "cross": cross}
+        return {"weight": jnp.zeros((), dtype), "origin": params, "mean": zeros, "square": zeros, "cross": cross}
 
     def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
         weight = jnp.where(hit, weight, 0)
         total = work["weight"] + weight
         share = jnp.where(total > 0, weight / jnp.where(total > 0, total, 1), 0)
+        params = tree_map(jnp.subtract, params, work["origin"])
         before = tree_map(jnp.subtract, params, work["mean"])
         mean = tree_map(lambda m, b: m + share.astype(m.dtype) * b, work["mean"], before)
         after = tree_map(jnp.subtract, params, mean)
@@ -212,13 +243,14 @@ class Moments(_Running):
         if self.covariance:
             flat = _over_chains(lambda tree: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(tree)]), chained)
             cross = cross + weight * flat(before)[..., :, None] * flat(after)[..., None, :]
-        return {"weight": total, "mean": mean, "square": square, "cross": cross}
+        return work | {"weight": total, "mean": mean, "square": square, "cross": cross}
 
-    def finish(self, carry: PyTree, store: None, chained: bool) -> MomentValues:
-        total = float(carry["weight"])
-        sd = tree_map(lambda s: np.sqrt(np.maximum(np.asarray(s), 0) / total), carry["square"])
-        covariance = np.asarray(carry["cross"]) / total if self.covariance else None
-        return MomentValues(tree_map(np.asarray, carry["mean"]), sd, covariance, total)
+    def finish(self, params: PyTree, carry: PyTree, store: RunningStore, chained: bool) -> MomentValues:
+        if store.mean is None:
+            nothing = tree_map(lambda x: np.full(x.shape, np.nan), params)
+            return MomentValues(nothing, nothing, None, 0.0)
+        sd = tree_map(lambda s: np.sqrt(s / store.weight), store.square)
+        return MomentValues(store.mean, sd, store.cross / store.weight if store.cross is not None else None, store.weight)
 
 
 @dataclass(frozen=True)
@@ -243,23 +275,27 @@ class Expectation(_Running):
     def __post_init__(self) -> None:
         _check_function("Expectation", self.function)
 
-    def begin(self, params: PyTree, chained: bool) -> PyTree:
-        look = _over_chains(self.function, chained)
-        like = jax.eval_shape(lambda p: tree_map(lambda x: jnp.asarray(x, jnp.result_type(float)), look(p)), shapes(params))
-        return jnp.zeros((), jnp.result_type(float)), tree_map(lambda x: jnp.zeros(x.shape, x.dtype), like)
+    def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
+        origin = self._look(params, chained)
+        return {"weight": jnp.zeros((), jnp.result_type(float)), "origin": origin, "mean": tree_map(jnp.zeros_like, origin)}
 
     def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
-        look = _over_chains(self.function, chained)
-
         def seen(work: PyTree) -> PyTree:
-            total = work[0] + weight
-            share = weight / total
-            return total, tree_map(lambda m, x: m + (share * (x - m)).astype(m.dtype), work[1], look(params))
+            total = work["weight"] + weight
+            share, seen = weight / total, self._look(params, chained)
+            mean = tree_map(lambda m, x, origin: m + share * (x - origin - m), work["mean"], seen, work["origin"])
+            return work | {"weight": total, "mean": mean}
 
         return jax.lax.cond(hit, seen, lambda work: work, work)
 
-    def finish(self, carry: PyTree, store: None, chained: bool) -> PyTree:
-        return tree_map(np.asarray, carry[1])
+    def finish(self, params: PyTree, carry: PyTree, store: RunningStore, chained: bool) -> PyTree:
+        if store.mean is None:
+            nothing = jax.eval_shape(lambda p: self._look(p, chained), shapes(params))
+            return tree_map(lambda x: np.full(x.shape, np.nan), nothing)
+        return store.mean
+
+    def _look(self, params: PyTree, chained: bool) -> PyTree:
+        return tree_map(lambda x: jnp.asarray(x, jnp.result_type(float)), _over_chains(self.function, chained)(params))
 
 
 def _check_function(name: str, function: Any, optional: bool = False) -> None:
