@@ -306,14 +306,17 @@ def test_normal_mean_with_a_thermostat(function):
     assert abs(second.z(thermostat_share(eps, a, precision, V) / precision)) < LIMIT
 
 
-def test_regression_with_a_thermostat():
-    eps, a = 1e-4, 0.05
+@pytest.mark.parametrize(("function", "eps"), [(sgmcmc.sgnht, 1e-5), (sgmcmc.sgnhtcv, 1e-4)])
+def test_regression_with_a_thermostat(function, eps):
+    a = 0.05
     H = COVARIATES.T @ COVARIATES / SIGMA2 + RIDGE
     mean, variance = np.linalg.solve(H, COVARIATES.T @ RESPONSE / SIGMA2), np.diag(np.linalg.inv(H))
+    row_gradients = COVARIATES * (RESPONSE - COVARIATES @ mean)[:, None] / SIGMA2
+    V = 0.0 if function is sgmcmc.sgnhtcv else N * (N - SIZE) / SIZE * row_gradients.var(axis=0, ddof=1).mean()
     out = sample(
-        sgmcmc.sgnhtcv, regression_log_lik, {"x": COVARIATES, "y": RESPONSE}, {"beta": np.zeros(2)}, eps, a=a,
+        function, regression_log_lik, {"x": COVARIATES, "y": RESPONSE}, {"beta": mean}, eps, a=a,
         log_prior=regression_prior, minibatch_size=SIZE, n_iters=8000, burn_in=4000,
     )  # fmt: skip
     first, second = mean_and_variance(out["beta"], mean)
     assert np.max(np.abs(first.z(mean))) < LIMIT
-    assert np.max(np.abs(second.z(thermostat_share(eps, a, np.diag(H).mean(), 0.0) * variance))) < LIMIT
+    assert np.max(np.abs(second.z(thermostat_share(eps, a, np.diag(H).mean(), V) * variance))) < LIMIT

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import sgmcmc
 from sgmcmc import constraints
 from sgmcmc._types import Batch
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
@@ -127,3 +128,19 @@ def test_a_wrong_centre_gradient_is_caught():
     estimates = [ControlVariate(posterior()).estimate(POSITION, batch, wrong)[0] for batch in batches()]
     with pytest.raises(AssertionError):
         assert_equal(average(estimates), exact_gradient(POSITION), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["sgldcv", "sghmccv", "sgnhtcv"])
+def test_on_a_location_model_control_variates_follow_the_full_gradient_path_by_path(name):
+    """All rows have the same Hessian, so the differences have no noise: minibatches of 2 or of all give the same chain."""
+    x = np.random.default_rng(4).normal(size=(40, 3))
+    paths = [
+        getattr(sgmcmc, name)(
+            lambda theta, rows: -0.5 * ((rows["x"] - theta) ** 2).sum(), {"x": x}, np.zeros(3), 1e-3, minibatch_size=n,
+            n_iters=200, seed=1, progress=False,
+        )["params"]
+        for n in (2, 40)
+    ]  # fmt: skip
+    assert paths[0].dtype == np.float64
+    np.testing.assert_allclose(*paths, atol=1e-10, rtol=0)
+    assert paths[0].std() > 0.01
