@@ -20,7 +20,7 @@ ROOMS = [
     {"gradients", "centering", "dynamics", "kernel"},
     {"summaries", "diagnostics"},
     {"progress", "run", "passes", "mode", "centre", "result", "pictures", "failures", "sampler"},
-    {"samplers"},
+    {"composition", "samplers"},
     {"datasets", "__init__"},
 ]
 PURE = {"posterior", "schedules", "gradients", "centering", "dynamics", "kernel", "diagnostics", "summaries"}

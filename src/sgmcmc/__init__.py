@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from sgmcmc._types import Batch, State
+from sgmcmc.composition import RunOptions, SetupOptions
 from sgmcmc.datasets import get_dataset
 from sgmcmc.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.result import Result
 from sgmcmc.sampler import Sampler
 from sgmcmc.samplers import (
-    RunOptions,
-    SetupOptions,
     sghmc,
     sghmc_setup,
     sghmccv,
