@@ -247,7 +247,7 @@ CURVED = {
         {"Sigma": constraints.positive_definite}, covariance_truth,
     ),
 }  # fmt: skip
-SMALL_STEPS = {"sgld": 2e-4, "sghmc": 1e-5, "sgnht": 1e-5, "sgldcv": 1e-3, "sghmccv": 1e-4, "sgnhtcv": 1e-4}
+SMALL_STEPS = {"sgld": 2e-4, "sghmc": 1e-5, "sgnht": 1e-5, "sgldcv": 3e-4, "sghmccv": 1e-4, "sgnhtcv": 1e-4}
 CURVED_OPTIONS = {"sghmc": {"L": 10}, "sghmccv": {"L": 5}}
 
 
