@@ -21,13 +21,18 @@ ROOMS = [
     {"summaries", "diagnostics"},
     {"progress", "run", "passes", "mode", "centre", "result", "pictures", "failures", "sampler"},
     {"composition", "samplers"},
-    {"datasets", "__init__"},
+    {"datasets", "models", "__init__", "demo", "experiments", "cli", "__main__"},
 ]
 PURE = {"posterior", "schedules", "gradients", "centering", "dynamics", "kernel", "diagnostics", "summaries"}
 
 
 def modules():
-    return {path.stem: ast.parse(path.read_text()) for path in SOURCE.glob("*.py")}
+    """The syntax tree of each room; a package is one room."""
+    trees: dict[str, ast.Module] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        trees.setdefault(name, ast.Module([], [])).body.extend(ast.parse(path.read_text()).body)
+    return trees
 
 
 def imports(tree):
@@ -40,7 +45,7 @@ def imports(tree):
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sgmcmc") and id(node) not in typing_only:
-            yield (node.module or "").removeprefix("sgmcmc").removeprefix(".") or "__init__"
+            yield (node.module or "").removeprefix("sgmcmc").removeprefix(".").partition(".")[0] or "__init__"
 
 
 def test_every_module_has_a_room():
@@ -55,7 +60,7 @@ def test_each_room_uses_only_rooms_above_it():
 
 
 def test_there_is_no_cycle():
-    graph = {name: set(imports(tree)) for name, tree in modules().items()}
+    graph = {name: set(imports(tree)) - {name} for name, tree in modules().items()}
     done: set[str] = set()
     while len(done) < len(graph):
         free = {name for name, used in graph.items() if name not in done and used <= done}

@@ -10,7 +10,7 @@ from typing import Any as _Any
 
 from sgmcmc._types import Batch, State
 from sgmcmc.composition import RunOptions, SetupOptions
-from sgmcmc.datasets import get_dataset
+from sgmcmc.datasets import get_dataset, train_test_split
 from sgmcmc.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.result import Result
 from sgmcmc.sampler import Sampler
@@ -65,6 +65,7 @@ __all__ = [
     "sgnht_setup",
     "sgnhtcv",
     "sgnhtcv_setup",
+    "train_test_split",
 ]
 
 

@@ -74,18 +74,18 @@ class Loop:
         done, failed, interrupted, finite = 0, None, False, True
         pace = _Pace(capacity)
         try:
-            key, plan = state.key, self.prepare(state.key, first_step, capacity, capacity)
+            key, plan = state.key, self.prepare(state.key, first_step, capacity)
             while done < total and failed is None:
                 count = min(pace.count, total - done)
                 upcoming = min(pace.upcoming, total - done - count)
                 # Queued before the chunk: the host gathers these rows while the chunk computes.
-                drawn = self.draw(key, first_step + done + count, upcoming if done else capacity, capacity) if upcoming else None
+                drawn = self.draw(key, first_step + done + count, capacity) if upcoming else None
                 state_after, carries_after, pieces, report = self._chunk(
                     state, carries, self.source.data, plan, count, first_step + burn_in, thin,
                     capacity=capacity, keeps=keeps, chained=chained,
                 )  # fmt: skip
                 pace.start()
-                plan = self.source.prepare(drawn, capacity) if upcoming else plan
+                plan = self.source.prepare(drawn, upcoming) if upcoming else plan
                 steps, log_posterior, attempted = int(report["steps"]), float(report["log_posterior"]), report["attempted"]
                 # From here on the chunk counts: an interrupt before leaves everything as it was, one after nothing behind.
                 state, carries, done = state_after, carries_after, done + steps
@@ -102,14 +102,13 @@ class Loop:
         values = tuple(keep.finish(state.params, carry, store, chained) for keep, carry, store in kept)
         return Outcome(state, values, max(0, done - burn_in) // thin, failed, interrupted, finite)
 
-    def prepare(self, key: jax.Array, step: int, count: int = 1, capacity: int = 1) -> PyTree:
-        """The minibatches of the `count` iterations after `step`, with room for `capacity`: axes iteration, (chain,) leap."""
-        return self.source.prepare(self.draw(key, step, count, capacity), capacity)
+    def prepare(self, key: jax.Array, step: int, capacity: int = 1) -> PyTree:
+        """The minibatches of the `capacity` iterations after `step`: axes iteration, (chain,) leap."""
+        return self.source.prepare(self.draw(key, step, capacity), capacity)
 
-    def draw(self, key: jax.Array, step: int, count: int, capacity: int) -> PyTree:
-        """Their random part, queued on the device; some more than asked for, so that few programs are compiled."""
-        size = capacity if 8 * count >= capacity else power_of_two(count)
-        return self.source.draw(self._row_keys(key, step, size))
+    def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
+        """Their random part, queued on the device. A short chunk does not need them all, but another size would compile anew."""
+        return self.source.draw(self._row_keys(key, step, capacity))
 
     @cached_property
     def _row_keys(self) -> Any:

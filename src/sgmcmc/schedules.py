@@ -66,7 +66,8 @@ def _shortest(leaf: Any) -> Any:
 def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Schedule:
     """Check a step size as the user gave it and make a schedule of it."""
     names = tuple(leaf_names(position))
-    if not callable(stepsize):
+    # A tree of step sizes may be callable too: a module of Equinox is.
+    if not callable(stepsize) or jax.tree.structure(stepsize) == jax.tree.structure(position):
         return Schedule(per_parameter(stepsize, position, name), None, names)
     try:
         first = stepsize(1)

@@ -57,9 +57,9 @@ class Source(Protocol):
         """The random part of the minibatches of `keys` (any number of axes), queued on the device."""
         ...
 
-    def prepare(self, drawn: PyTree, capacity: int) -> PyTree:
-        """The plan: what the compiled loop needs for them, with the axes of the keys in front, the first one filled up to
-        `capacity` (with anything: entries past the drawn ones are never taken).
+    def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        """The plan: what the compiled loop needs for them, with the axes of the keys in front. Only the first `count` entries
+        will be taken; the others may hold anything.
         """
         ...
 
@@ -81,8 +81,8 @@ class _InMemory:
     def row_bytes(self) -> int:
         return sum(array.itemsize * math.prod(array.shape[1:]) for array in self.arrays.values())
 
-    def prepare(self, drawn: PyTree, capacity: int) -> PyTree:
-        return tree_map(lambda x: jnp.pad(x, [(0, capacity - len(x))] + [(0, 0)] * (x.ndim - 1)), drawn)
+    def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        return drawn
 
     def _weight(self) -> jax.Array:
         return jnp.asarray(self.n_rows / self.batch_size, jnp.result_type(float))
@@ -125,12 +125,12 @@ class HostRows(_InMemory):
             return permutations(keys, self.n_rows, self.batch_size)
         return keys, streams(keys, 0, self.n_rows, stream_length(self.n_rows, self.batch_size))
 
-    def prepare(self, drawn: PyTree, capacity: int) -> PyTree:
+    def prepare(self, drawn: PyTree, count: int) -> PyTree:
         if isinstance(drawn, jax.Array):
-            index = np.asarray(drawn)
+            capacity, index = len(drawn), np.asarray(drawn)[:count]
         else:
             keys, numbers = drawn
-            index = first_distinct(keys, numbers, self.n_rows, self.batch_size)
+            capacity, index = len(keys), first_distinct(keys, np.asarray(numbers)[:count], self.n_rows, self.batch_size)
         rows = {name: gather(array, index, capacity) for name, array in self.arrays.items()}
         return on_device(rows), on_device(gather(index, np.arange(len(index)), capacity))
 
@@ -260,7 +260,7 @@ def distinct_rows(key: jax.Array, n_rows: int, batch_size: int) -> jax.Array:
     return jax.lax.while_loop(lambda carry: ~carry[2], lambda carry: draw(carry[0]), draw(0))[1]
 
 
-def first_distinct(keys: jax.Array, drawn: jax.Array, n_rows: int, batch_size: int) -> np.ndarray:
+def first_distinct(keys: jax.Array, drawn: jax.Array | np.ndarray, n_rows: int, batch_size: int) -> np.ndarray:
     """The same minibatches from their streams, on the host: most have no repetition, and sorting them shows which do."""
     every = np.asarray(drawn).reshape(-1, drawn.shape[-1])
     rows = aligned((len(every), batch_size), np.int32)
@@ -275,7 +275,7 @@ def first_distinct(keys: jax.Array, drawn: jax.Array, n_rows: int, batch_size: i
         rows[repeated[enough]] = pending[enough][new[enough]].reshape(-1, batch_size)
         repeated, attempt = repeated[~enough], attempt + 1
         pending = np.asarray(streams(keys.ravel()[repeated], attempt, n_rows, every.shape[1])) if len(repeated) else pending
-    return rows.reshape(*keys.shape, batch_size)
+    return rows.reshape(*drawn.shape[:-1], batch_size)
 
 
 def first_occurrences(values: np.ndarray) -> np.ndarray:

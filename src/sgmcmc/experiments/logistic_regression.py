@@ -1,0 +1,204 @@
+"""Section 6.2, figure 4, and section 5.1, figure 2: logistic regression on covertype."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import sgmcmc
+from sgmcmc.experiments.claims import Claim, differs, judge
+from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, panels
+from sgmcmc.experiments.rivals import nuts
+from sgmcmc.experiments.runs import set_up, standard_normal, start_chains
+from sgmcmc.experiments.settings import METHODS, TWINS, Method, lengths, setting
+from sgmcmc.experiments.workbook import Workbook
+from sgmcmc.models import logistic_regression as model
+
+NAME = "logistic-regression"
+TITLE = "Logistic regression on covertype (section 6.2, figure 4; section 5.1, figure 2)"
+SHORT_TRAJECTORY = Method("sghmc, L = 2", "sghmc", {"scheme": "paper", "L": 2}, ours=True)
+CHANCE = float(np.log(2))
+NUTS_ROWS = 1_000
+
+
+def measure(book: Workbook) -> dict[str, Any]:
+    table = sgmcmc.get_dataset("covertype", progress=book.progress)
+    data = {"X": table[:, 1:], "y": table[:, 0]}
+    train, test = sgmcmc.train_test_split(data, setting(NAME, "test rows", book.quick), seed=setting(NAME, "data seed", book.quick))
+    del table, data
+    numbers: dict[str, Any] = {"looks": setting(NAME, "looks", book.quick), "chains": {}}
+    for method in (*METHODS, SHORT_TRAJECTORY):
+        part = book.part(method.label, lambda m=method: _chains(m, train, test, book))
+        numbers["chains"][method.label] = {
+            "log loss": np.round(part["log loss"], 6).tolist(),
+            "log loss of the mean": part["log loss of the mean"].tolist(),
+            "sampling": float(part["sampling"]),
+        }
+    optimum = book.part("optimum", lambda: _optimum(train, test, book.quick))
+    numbers["optimum"] = float(optimum["log loss"])
+    figure_2 = book.part("section 5.1", lambda: _section_5_1(train, test, book))
+    numbers["section 5.1"] = {name: np.round(figure_2[name], 6).tolist() for name in ("log loss", "log loss of the mean")}
+    ours = book.part("automatic centre", lambda: _automatic(train, test, book))
+    numbers["automatic centre"] = {name: float(ours[name]) for name in ("log loss of the mean", "log loss")}
+    rival = book.part("NUTS", lambda: _nuts(train, book.quick))
+    numbers["NUTS"] = {name: float(rival[name]) for name in ("gradients per iteration", "seconds per gradient")}
+    return numbers
+
+
+def _starts(count: int, seed: int) -> list[dict[str, np.ndarray]]:
+    return [standard_normal({"beta": (54,), "bias": ()}, seed + chain) for chain in range(count)]
+
+
+def _log_losses(test: dict[str, np.ndarray]) -> Any:
+    held = {name: jnp.asarray(values) for name, values in test.items()}
+    return jax.jit(lambda params: model.log_loss(params, held))
+
+
+def _chains(method: Method, train: Any, test: Any, book: Workbook) -> dict[str, Any]:
+    """Chains from different starts: test log loss every so many iterations, and that of the posterior mean; none is stored."""
+    seed = setting(NAME, "seed", book.quick) if book.seed is None else book.seed
+    burn_in, n_iters = lengths(NAME, method, book.quick)
+    starts = _starts(setting(NAME, "repeats", book.quick), seed)
+    sampler = set_up(NAME, method, model.log_lik, model.log_prior, train, starts[0], book.quick)
+    state = start_chains(sampler, method, starts, seed, book.progress)
+    log_loss = _log_losses(test)
+    keep = {"log loss": sgmcmc.Trace(log_loss, thin=setting(NAME, "looks", book.quick)), "moments": sgmcmc.Moments()}
+    clock = time.perf_counter()
+    out = sampler.run(state, n_iters, burn_in=burn_in, keep=keep, progress=book.progress)
+    seconds = time.perf_counter() - clock
+    means = out.kept["moments"].mean
+    of_means = [float(log_loss({name: value[c] for name, value in means.items()})) for c in range(len(starts))]
+    return {"log loss": out.kept["log loss"], "log loss of the mean": of_means, "sampling": seconds}
+
+
+def _section_5_1(train: Any, test: Any, book: Workbook) -> dict[str, Any]:
+    given = setting(NAME, "section 5.1", book.quick)
+    scale = 10 if book.quick else 1
+    log_loss = _log_losses(test)
+    out = sgmcmc.sgldcv(
+        model.log_lik, train, {"beta": np.zeros(54), "bias": 0.0}, given["stepsize"], given["opt_stepsize"],
+        n_iters_opt=10_000 // scale, log_prior=model.log_prior, minibatch_size=500, seed=given["seed"],
+        n_iters=given["n_iters"] // scale, burn_in=given["burn_in"] // scale, progress=book.progress,
+        keep={"log loss": sgmcmc.Trace(log_loss, thin=10), "moments": sgmcmc.Moments()},
+    )  # fmt: skip
+    return {"log loss": out.kept["log loss"], "log loss of the mean": log_loss(out.kept["moments"].mean)}
+
+
+def _automatic(train: Any, test: Any, book: Workbook) -> dict[str, Any]:
+    """The article's step with the library's own search for the centre."""
+    log_loss = _log_losses(test)
+    (start,) = _starts(1, 1)
+    out = sgmcmc.sgldcv(
+        model.log_lik, train, start, 1e-5, log_prior=model.log_prior, minibatch_size=500, seed=1,
+        n_iters=setting(NAME, "n_iters", book.quick), progress=book.progress,
+        keep={"log loss": sgmcmc.Trace(log_loss, thin=10), "moments": sgmcmc.Moments()},
+    )  # fmt: skip
+    return {"log loss": np.mean(out.kept["log loss"]), "log loss of the mean": log_loss(out.kept["moments"].mean)}
+
+
+def _optimum(train: Any, test: Any, quick: bool) -> dict[str, Any]:
+    """The largest penalised likelihood, by SciPy on all training rows in float64.
+
+    β = u - v with u, v ≥ 0 makes the absolute values linear, so that a method for smooth functions is exact.
+    """
+    from scipy.optimize import minimize
+
+    X, y = np.column_stack([np.ones(len(train["y"])), train["X"]]), train["y"].astype(np.float64)
+    d = X.shape[1]
+
+    def objective(parts: np.ndarray) -> tuple[float, np.ndarray]:
+        eta = X @ (parts[:d] - parts[d:])
+        value = np.sum(np.logaddexp(0, eta) - y * eta) + parts.sum()
+        gradient = X.T @ (1 / (1 + np.exp(-eta)) - y)
+        return value / len(y), np.concatenate([gradient + 1, 1 - gradient]) / len(y)
+
+    found = minimize(
+        objective, np.zeros(2 * d), jac=True, method="L-BFGS-B", bounds=[(0, None)] * (2 * d),
+        options={"maxiter": 100 if quick else 1_000, "maxfun": 10_000, "maxcor": 50, "ftol": 1e-13, "gtol": 1e-9},
+    )  # fmt: skip
+    coefficients = found.x[:d] - found.x[d:]
+    at = {"bias": jnp.asarray(coefficients[0]), "beta": jnp.asarray(coefficients[1:])}
+    return {"log loss": _log_losses(test)(at), "objective": found.fun}
+
+
+def _nuts(train: Any, quick: bool) -> dict[str, Any]:
+    """What a full-data sampler would need: gradients per iteration on few rows, seconds per gradient on all."""
+    few = {name: jnp.asarray(values[:NUTS_ROWS]) for name, values in train.items()}
+    start = {"beta": jnp.zeros((1, 54)), "bias": jnp.zeros((1,))}
+    length = 20 if quick else 200
+    run = nuts(model.log_lik, few, start, model.log_prior, 1, length, length, seed=1)
+    everything = {name: jnp.asarray(values) for name, values in train.items()}
+    gradient = jax.jit(jax.grad(lambda params, data: jnp.sum(model.log_lik(params, data))))
+    params = {"beta": jnp.zeros(54), "bias": jnp.zeros(())}
+    jax.block_until_ready(gradient(params, everything))
+    clock = time.perf_counter()
+    for _ in range(5):
+        jax.block_until_ready(gradient(params, everything))
+    return {"gradients per iteration": run.gradients / length, "seconds per gradient": (time.perf_counter() - clock) / 5}
+
+
+def draw(numbers: dict[str, Any]) -> dict[str, Figure]:
+    return {"figure-4": _figure_4(numbers), "figure-2": _figure_2(numbers)}
+
+
+def _figure_4(numbers: dict[str, Any]) -> Figure:
+    figure, axes = panels(2, 4, "Test log loss along the chains, covertype", share="y")
+    for panel, label in zip(axes.flat, PANEL_ORDER, strict=True):
+        losses = np.asarray(numbers["chains"][label]["log loss"])
+        iterations = numbers["looks"] * (1 + np.arange(losses.shape[1]))
+        for other in losses[1:]:
+            panel.plot(iterations, other, lw=0.5, alpha=0.35, color=STYLES[label]["color"])
+        panel.plot(iterations, losses[0], lw=1.0, color=STYLES[label]["color"], label=label)
+        panel.axhline(numbers["optimum"], color="black", lw=1, ls="--")
+        panel.set_title(label, fontsize="medium")
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.tick_params(axis="x", labelsize="small")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("log loss of the test set (nats)")
+    for panel in axes[-1]:
+        panel.set_xlabel("iteration after burn-in")
+    everything = np.concatenate([np.ravel(chain["log loss"]) for chain in numbers["chains"].values()])
+    low, high = numbers["optimum"], np.quantile(everything, 0.995)
+    axes[0, 0].set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+    figure.supxlabel("dashed: optimum of the penalised likelihood; bold: the article's seed; thin: other starts", fontsize="small")
+    return figure
+
+
+def _figure_2(numbers: dict[str, Any]) -> Figure:
+    figure, axes = panels(1, 1, "Test log loss of sgldcv on covertype after 1,000 iterations of burn-in")
+    figure.set_size_inches(7.5, 3.4)
+    losses = np.asarray(numbers["section 5.1"]["log loss"])
+    axes[0, 0].plot(10 * (1 + np.arange(len(losses))), losses, lw=1, color=STYLES["sgldcv"]["color"], label="sgldcv")
+    axes[0, 0].axhline(numbers["optimum"], color="black", lw=1, ls="--", label="optimum of the penalised likelihood")
+    axes[0, 0].set(xlabel="iteration", ylabel="log loss of the test set (nats)")
+    axes[0, 0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def late(losses: Any) -> np.ndarray:
+    """The second half of the looks, where chains have settled: chains first."""
+    array = np.asarray(losses)
+    return array[:, array.shape[1] // 2 :]
+
+
+def table(numbers: dict[str, Any]) -> list[list[str]]:
+    rows = [["method", "mean log loss", "its sd along a chain", "log loss of the posterior mean", "seconds, all chains"]]
+    for label, chain in numbers["chains"].items():
+        losses = np.asarray(chain["log loss"])
+        rows.append([
+            label, f"{losses.mean():.4f}", f"{np.median(losses.std(axis=1)):.4f}",
+            f"{np.median(chain['log loss of the mean']):.4f}", f"{chain['sampling']:.1f}",
+        ])  # fmt: skip
+    automatic = numbers["automatic centre"]
+    rows.append(["sgldcv, automatic centre", f"{automatic['log loss']:.4f}", "", f"{automatic['log loss of the mean']:.4f}", ""])
+    rows.append(["optimum of the penalised likelihood", f"{numbers['optimum']:.4f}", "", "", ""])
+    return rows
+
+
+def claims(numbers: dict[str, Any]) -> list[Claim]:
+    return []

@@ -1,0 +1,231 @@
+"""Section 6.3, figure 5: a two-layer Bayesian network on MNIST, step by step, without storing the chain.
+
+The article samples the precisions λ as they are. Where that leaves the finite numbers, the same model is run with the λ kept
+positive (`constraints`), and the report says so.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import sgmcmc
+from sgmcmc._tree import size
+from sgmcmc._types import State
+from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, panels
+from sgmcmc.experiments.memory import forget_peak, peak_gigabytes
+from sgmcmc.experiments.runs import set_up
+from sgmcmc.experiments.settings import METHODS, Method, lengths, setting, stepsize
+from sgmcmc.experiments.workbook import Workbook
+from sgmcmc.models import neural_network as model
+from sgmcmc.progress import Bar
+
+NAME = "neural-network"
+TITLE = "Bayesian neural network on MNIST (section 6.3, figure 5)"
+POSITIVE = Method("sgld, positive λ", "sgld", {}, ours=True)
+
+
+def measure(book: Workbook) -> dict[str, Any]:
+    forget_peak()
+    mnist = sgmcmc.get_dataset("mnist", progress=book.progress)
+    train, test = ({"X": mnist[part]["images"], "y": mnist[part]["labels"]} for part in ("train", "test"))
+    numbers: dict[str, Any] = {
+        "looks": setting(NAME, "looks", book.quick),
+        "rows": [len(train["y"]), len(test["y"])],
+        "parameters": size(model.start(1)),
+        "chains": {},
+    }
+    for method in (*METHODS, POSITIVE):
+        part = book.part(method.label, lambda m=method: _chain(m, train, test, book))
+        numbers["chains"][method.label] = {name: _plain(value) for name, value in part.items()}
+    for name, compute in (("Adam", _adam), ("centre", _centres)):
+        part = book.part(name, lambda f=compute: f(train, test, book))
+        numbers[name] = {key: _plain(value) for key, value in part.items()}
+    memory = book.part("memory", lambda: {"peak": peak_gigabytes()})
+    numbers["peak memory"] = float(memory["peak"])
+    return numbers
+
+
+def _plain(value: np.ndarray) -> Any:
+    return np.round(value, 5).tolist() if value.dtype.kind == "f" else value.tolist()
+
+
+class Looks:
+    """Test log loss and error of single draws, and the predictive mean so far: all that is kept of a chain."""
+
+    def __init__(self, test: dict[str, np.ndarray]) -> None:
+        X, y = jnp.asarray(test["X"]), jnp.asarray(test["y"])
+        self.log_losses: list[float] = []
+        self.errors: list[float] = []
+        self._total = jnp.zeros_like(y)
+
+        @jax.jit
+        def look(params: Any, total: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            log_p = model.log_probabilities(params, X)
+            return _log_loss(log_p, y), _error(log_p, y), total + jnp.exp(log_p)
+
+        self._look, self._labels = look, y
+
+    def at(self, params: Any) -> None:
+        log_loss, error, self._total = self._look(params, self._total)
+        self.log_losses.append(float(log_loss))
+        self.errors.append(float(error))
+
+    def figures(self) -> dict[str, Any]:
+        predictive = jnp.log(self._total / len(self.errors))
+        return {
+            "log loss": self.log_losses,
+            "error": self.errors,
+            "predictive log loss": _log_loss(predictive, self._labels),
+            "predictive error": _error(predictive, self._labels),
+        }
+
+
+def _log_loss(log_p: jax.Array, y: jax.Array) -> jax.Array:
+    return -jnp.mean(jnp.sum(y * log_p, axis=1))
+
+
+def _error(log_p: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.mean(jnp.argmax(log_p, axis=1) != jnp.argmax(y, axis=1))
+
+
+def _chain(method: Method, train: Any, test: Any, book: Workbook) -> dict[str, Any]:
+    """A chain with the λ as the article has them, or positive: by name, or because it diverged without."""
+    constrained = method is POSITIVE
+    try:
+        figures = _run(method, train, test, book, constrained)
+    except sgmcmc.SgmcmcError:
+        if constrained:
+            raise
+        constrained, figures = True, _run(method, train, test, book, True)
+    return {**figures, "positive": constrained}
+
+
+def _run(method: Method, train: Any, test: Any, book: Workbook, constrained: bool) -> dict[str, Any]:
+    seed = setting(NAME, "seed", book.quick) if book.seed is None else book.seed
+    every = setting(NAME, "looks", book.quick)
+    options = {"constraints": model.constraints()} if constrained else {}
+
+    def sampler(step: float) -> sgmcmc.Sampler:
+        start = model.start(seed)
+        return set_up(NAME, method, model.log_lik, model.log_prior, train, start, book.quick, stepsize=step, **options)
+
+    burn_in, n_iters = lengths(NAME, method, book.quick)
+    step = stepsize(NAME, method)
+    own = sampler(step)
+    clock = time.perf_counter()
+    state = own.init(seed, progress=book.progress)
+    preparing = time.perf_counter() - clock
+    if burn_in:
+        *_, state = own.iterate(state, burn_in, every=burn_in, progress=book.progress)
+    looks = Looks(test)
+    clock = time.perf_counter()
+    for state in own.iterate(state, n_iters, every=every, progress=book.progress):  # noqa: B007 (the last one is continued)
+        looks.at(state.params)
+    sampling = time.perf_counter() - clock
+    continued = [_continued(sampler(step * factor), state, test, n_iters // 10, every) for factor in (0.5, 1.0, 2.0)]
+    return {**looks.figures(), "preparing": preparing, "sampling": sampling, "other steps": continued}
+
+
+def _continued(sampler: sgmcmc.Sampler, state: State, test: Any, n_iters: int, every: int) -> float:
+    """Mean test log loss of a chain that goes on with another step size; not a number where it diverges."""
+    looks = Looks(test)
+    try:
+        for later in sampler.iterate(state, n_iters, every=every):
+            looks.at(later.params)
+    except sgmcmc.DivergenceError:
+        return float("nan")
+    return float(np.mean(looks.log_losses[len(looks.log_losses) // 2 :]))
+
+
+def _adam(train: Any, test: Any, book: Workbook) -> dict[str, Any]:
+    """The optimum of the penalised likelihood at λ = 1, its prior mean, by Adam.
+
+    The λ are held: the joint mode of weights and λ has every weight 0 and λ near half their number, where the density of the
+    prior is far larger than any likelihood can make up for.
+    """
+    import optax
+
+    n_steps, n_rows, batch_size = setting(NAME, "Adam steps", book.quick), len(train["y"]), 500
+    X, y = jnp.asarray(train["X"]), jnp.asarray(train["y"])
+    ones = {name: jnp.ones(()) for name in model.PRECISIONS}
+    weights = {name: jnp.asarray(value) for name, value in model.start(1).items() if name in model.WEIGHTS}
+    optimiser = optax.adam(optax.cosine_decay_schedule(1e-2, n_steps))
+
+    def loss(weights: Any, rows: jax.Array) -> jax.Array:
+        log_lik = jnp.mean(model.log_lik(weights, {"X": X[rows], "y": y[rows]}))
+        return -log_lik - model.log_prior({**weights, **ones}) / n_rows
+
+    @jax.jit
+    def steps(weights: Any, state: Any, keys: jax.Array) -> Any:
+        def step(carry: Any, key: jax.Array) -> tuple[Any, None]:
+            weights, state = carry
+            rows = jax.random.randint(key, (batch_size,), 0, n_rows)
+            updates, state = optimiser.update(jax.grad(loss)(weights, rows), state)
+            return (optax.apply_updates(weights, updates), state), None
+
+        return jax.lax.scan(step, (weights, state), keys)[0]
+
+    state, chunk = optimiser.init(weights), n_steps // 10
+    with Bar(book.progress, "Adam", n_steps) as bar:
+        for keys in jax.random.split(jax.random.key(1), n_steps).reshape(-1, chunk):
+            weights, state = steps(weights, state, keys)
+            bar.update(chunk)
+    looks = Looks(test)
+    looks.at(weights)
+    return {"log loss": looks.log_losses[0], "error": looks.errors[0]}
+
+
+CENTRE_STEPS = (1e-5, 5e-5, 1e-4)
+
+
+def _centres(train: Any, test: Any, book: Workbook) -> dict[str, Any]:
+    """The test log loss at the centre that the article's search finds with different steps."""
+    looks = Looks(test)
+    for step in CENTRE_STEPS:
+        sampler = set_up(
+            NAME, METHODS[3], model.log_lik, model.log_prior, train, model.start(1), book.quick, opt_stepsize=step
+        )
+        looks.at(sampler.init(1, progress=book.progress).params)
+    return {"log loss": looks.log_losses, "error": looks.errors}
+
+
+def draw(numbers: dict[str, Any]) -> dict[str, Figure]:
+    figure, axes = panels(2, 4, "Test log loss along the chains, Bayesian network on MNIST", share="y")
+    for panel, label in zip(axes.flat, PANEL_ORDER, strict=True):
+        chain = numbers["chains"][label]
+        losses = np.asarray(chain["log loss"])
+        iterations = numbers["looks"] * (1 + np.arange(len(losses)))
+        panel.plot(iterations, losses, lw=0.8, color=STYLES[label]["color"])
+        panel.axhline(chain["predictive log loss"], color=STYLES[label]["color"], lw=1.4, ls=":")
+        panel.axhline(numbers["Adam"]["log loss"], color="black", lw=1, ls="--")
+        panel.set_title(label + (" (λ kept positive)" if chain["positive"] else ""), fontsize="medium")
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.tick_params(axis="x", labelsize="small")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("log loss of the test set (nats)")
+    for panel in axes[-1]:
+        panel.set_xlabel("iteration after burn-in")
+    highest = max(np.quantile(numbers["chains"][label]["log loss"], 0.98) for label in PANEL_ORDER)
+    axes[0, 0].set_ylim(0, 1.05 * highest)
+    figure.supxlabel("line: single draws; dotted: their predictive mean; dashed black: optimum found by Adam", fontsize="small")
+    return {"figure-5": figure}
+
+
+def table(numbers: dict[str, Any]) -> list[list[str]]:
+    rows = [["method", "log loss of a draw", "its sd", "error of a draw", "predictive mean: log loss", "error", "λ", "seconds"]]
+    for label, chain in numbers["chains"].items():
+        rows.append([
+            label, f"{np.mean(chain['log loss']):.3f}", f"{np.std(chain['log loss']):.3f}", f"{np.mean(chain['error']):.2%}",
+            f"{chain['predictive log loss']:.3f}", f"{chain['predictive error']:.2%}",
+            "positive" if chain["positive"] else "as in the article", f"{chain['preparing'] + chain['sampling']:.0f}",
+        ])  # fmt: skip
+    adam = numbers["Adam"]
+    rows.append(["Adam, λ = 1", f"{adam['log loss']:.3f}", "", f"{adam['error']:.2%}", "", "", "", ""])
+    return rows
+def claims(numbers): return []

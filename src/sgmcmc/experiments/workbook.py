@@ -1,0 +1,67 @@
+"""A folder of finished parts: what was computed before an interruption is read, not computed again."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Figures = dict[str, np.ndarray]
+
+
+@dataclass
+class Workbook:
+    """Where an experiment keeps its parts, and how it talks while it works."""
+
+    folder: Path
+    experiment: str
+    quick: bool
+    seed: int | None
+    progress: bool
+    say: Callable[[str], None]
+
+    def part(self, name: str, compute: Callable[[], Mapping[str, Any]], **settings: Any) -> Figures:
+        """What `compute` returns, with the `seconds` it took; from the folder where it was done before with the same settings."""
+        path = self.folder / "parts" / self.experiment / f"{name.replace(' ', '-')}.npz"
+        label = json.dumps(
+            {"quick": self.quick, "seed": self.seed, "version": version("sgmcmc"), **settings}, sort_keys=True, default=str
+        )
+        found = _read(path, label)
+        if found is not None:
+            self.say(f"{self.experiment}: {name}: done before")
+            return found
+        self.say(f"{self.experiment}: {name}")
+        clock = time.perf_counter()
+        figures = {key: np.asarray(value) for key, value in compute().items()}
+        figures.setdefault("seconds", np.asarray(time.perf_counter() - clock))
+        write_atomically(path, lambda part: np.savez(part, label=np.asarray(label), **figures))  # type: ignore[arg-type]
+        return figures
+
+
+def _read(path: Path, label: str) -> Figures | None:
+    """The part in a file, or None where there is none, it is damaged, or it was made with other settings."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            figures = dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+    return figures if str(figures.pop("label", "")) == label else None
+
+
+def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    """A file is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        write(unfinished)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
