@@ -1,6 +1,7 @@
-"""Speed, scaling, memory and cold start of sgmcmc, beside a hand-written C loop. All numbers are measured here and now.
+"""Speed, scaling, memory and cold start of sgmcmc beside a hand-written C loop, a network beside a hand-written scan.
 
-Takes several minutes; `--quick` takes about two. Results go to benchmarks/build/results.md and results.json.
+All numbers are measured here and now, in several minutes, or with `--quick` in about three. Tables go to
+benchmarks/build/results.md and results.json.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import cold
 import memory
+import network
 import scaling
 import speed
 from limit import Limit, compile_limit
@@ -34,12 +36,30 @@ class Plan:
     scaling_sizes: tuple[int, ...]
     memory_rows: int
     cold_repeats: int
+    network_rounds: int
+    network_steps: int
 
 
-FULL = Plan(rounds=9, scaling_rounds=7, scaling_sizes=(10**4, 10**5, 10**6, 10**7), memory_rows=10**7, cold_repeats=3)
-QUICK = Plan(rounds=3, scaling_rounds=2, scaling_sizes=(10**4, 10**5, 10**6), memory_rows=10**6, cold_repeats=1)
+FULL = Plan(
+    rounds=9,
+    scaling_rounds=7,
+    scaling_sizes=(10**4, 10**5, 10**6, 10**7),
+    memory_rows=10**7,
+    cold_repeats=3,
+    network_rounds=10,
+    network_steps=1000,
+)
+QUICK = Plan(
+    rounds=3,
+    scaling_rounds=2,
+    scaling_sizes=(10**4, 10**5, 10**6),
+    memory_rows=10**6,
+    cold_repeats=1,
+    network_rounds=5,
+    network_steps=400,
+)
 
-SECTIONS = ("speed", "scaling", "memory", "cold")
+SECTIONS = ("speed", "scaling", "memory", "cold", "network")
 
 
 def main() -> None:
@@ -75,6 +95,7 @@ REPORTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "scaling": scaling.report,
     "memory": memory.report,
     "cold": cold.report,
+    "network": network.report,
 }
 
 
@@ -95,7 +116,9 @@ def measured(section: str, plan: Plan, limit: Limit | None) -> dict[str, Any]:
         return scaling.measure(plan.scaling_rounds, plan.scaling_sizes, limit)
     if section == "memory":
         return memory.measure(plan.memory_rows)
-    return cold.measure(plan.cold_repeats)
+    if section == "cold":
+        return cold.measure(plan.cold_repeats)
+    return network.measure(plan.network_rounds, plan.network_steps)
 
 
 def machine(limit: Limit | None) -> dict[str, Any]:

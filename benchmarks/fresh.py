@@ -50,6 +50,16 @@ def memory(rows: str, n_rows: int) -> dict[str, Any]:
     }
 
 
+def network(steps: int) -> dict[str, Any]:
+    from network_problem import KEEP, images, network_sampler
+
+    data = images()[1]
+    before = peak_bytes()
+    sampler = network_sampler(data)
+    sampler.run(sampler.init(1), steps, keep=KEEP, progress=False)
+    return {"steps": steps, "peak_before_bytes": before, "peak_bytes": peak_bytes()}
+
+
 def cold(sampler: str, path: str) -> dict[str, Any]:
     data = synthetic(ROWS) if path == "synthetic" else dict(np.load(path))
     begin = time.perf_counter()
@@ -67,12 +77,21 @@ def main() -> None:
     for_memory = commands.add_parser("memory")
     for_memory.add_argument("rows", choices=("random", "window"))
     for_memory.add_argument("n_rows", type=int)
+    for_network = commands.add_parser("network")
+    for_network.add_argument("steps", type=int)
     for_cold = commands.add_parser("cold")
     for_cold.add_argument("sampler")
     for_cold.add_argument("data", help="an .npz file, or the word synthetic")
     chosen = parser.parse_args()
-    result = memory(chosen.rows, chosen.n_rows) if chosen.command == "memory" else cold(chosen.sampler, chosen.data)
-    print(json.dumps(result))
+    print(json.dumps(measured(chosen)))
+
+
+def measured(chosen: argparse.Namespace) -> dict[str, Any]:
+    if chosen.command == "memory":
+        return memory(chosen.rows, chosen.n_rows)
+    if chosen.command == "network":
+        return network(chosen.steps)
+    return cold(chosen.sampler, chosen.data)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,12 @@ def check_dataset(dataset: Dataset) -> dict[str, np.ndarray]:
     arrays = {str(name): _check_array(str(name), values) for name, values in dataset.items()}
     if not arrays:
         raise InputError('dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis')
+    check_row_counts(arrays)
+    return arrays
+
+
+def check_row_counts(arrays: Mapping[str, np.ndarray]) -> int:
+    """The number of rows, which all arrays must have."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(
@@ -61,7 +67,7 @@ def check_dataset(dataset: Dataset) -> dict[str, np.ndarray]:
             + ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
             + "; expected one first axis for all (transpose the one that has rows elsewhere)"
         )
-    return arrays
+    return next(iter(lengths.values()))
 
 
 def _check_array(name: str, values: Any) -> np.ndarray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -45,3 +47,12 @@ def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
     heights, edges = np.histogram(values, bins=80, range=(low - margin, high + margin), weights=weights, density=True)
     kernel = np.exp(-0.5 * (np.arange(-8, 9) / 2.5) ** 2)
     return (edges[1:] + edges[:-1]) / 2, np.convolve(heights, kernel / kernel.sum(), mode="same")
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """Write a PNG of 256 colours, which is less than half the size of one with all of them."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=110)
+    Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, format="PNG", optimize=True)

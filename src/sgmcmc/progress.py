@@ -24,7 +24,9 @@ class Bar(AbstractContextManager["Bar"]):
         self._stage, self._total, self._done = stage, total, 0
         self._callback = progress if callable(progress) else None
         quiet = progress is not True
-        self._bar = tqdm(total=total, desc=stage, unit=unit, delay=DELAY, disable=quiet, unit_scale=unit == "B", dynamic_ncols=True, leave=True)
+        self._bar = tqdm(
+            total=total, desc=stage, unit=unit, delay=DELAY, disable=quiet, unit_scale=unit == "B", dynamic_ncols=True, leave=True
+        )
 
     def update(self, amount: int, **figures: float) -> None:
         """`amount` more done; `figures` are shown beside the bar."""

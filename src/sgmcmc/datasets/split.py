@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc._types import Dataset
+from sgmcmc.checks import check_row_counts
 from sgmcmc.errors import InputError, describe
 
 
@@ -33,8 +34,7 @@ def train_test_split(
     >>> sorted([*train["y"].tolist(), *test["y"].tolist()])
     [0, 1, 2, 3, 4, 5]
     """
-    arrays = _check_rows(dataset)
-    n_rows = len(next(iter(arrays.values())))
+    arrays, n_rows = _check_rows(dataset)
     count = _check_test_size(test_size, n_rows)
     in_test = np.zeros(n_rows, bool)
     in_test[_generator(seed).choice(n_rows, count, replace=False, shuffle=False)] = True
@@ -42,7 +42,7 @@ def train_test_split(
     return train, {name: array[in_test] for name, array in arrays.items()}
 
 
-def _check_rows(dataset: Any) -> dict[str, np.ndarray]:
+def _check_rows(dataset: Any) -> tuple[dict[str, np.ndarray], int]:
     if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
         raise InputError(
             f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'X': X, 'y': y}}"
@@ -50,16 +50,10 @@ def _check_rows(dataset: Any) -> dict[str, np.ndarray]:
     arrays = {str(name): _check_array(str(name), values) for name, values in dataset.items()}
     if not arrays:
         raise InputError("dataset has no arrays; expected a dict such as {'X': X, 'y': y}, rows on the first axis")
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise InputError(
-            "dataset arrays have different numbers of rows: "
-            + ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-            + "; expected one first axis for all (transpose the one that has rows elsewhere)"
-        )
-    if next(iter(lengths.values())) < 2:
-        raise InputError(f"dataset has {next(iter(lengths.values()))} rows; expected at least 2, one for each part")
-    return arrays
+    n_rows = check_row_counts(arrays)
+    if n_rows < 2:
+        raise InputError(f"dataset has {n_rows} rows; expected at least 2, one for each part")
+    return arrays, n_rows
 
 
 def _check_array(name: str, values: Any) -> np.ndarray:

@@ -7,7 +7,6 @@ import numpy as np
 
 import sgmcmc
 from sgmcmc.diagnostics import mixing
-from sgmcmc.experiments.claims import Claim, judge
 from sgmcmc.experiments.rivals import nuts, rival
 from sgmcmc.experiments.workbook import Figures, Workbook
 
@@ -69,7 +68,7 @@ def _measure(n_iters: int) -> dict[str, np.ndarray | float]:
     correlated = nuts(
         lambda params, data: -0.5 * params["theta"] @ data["P"] @ params["theta"],
         {"P": jnp.asarray(precision, jnp.float32)},
-        start, lambda params: 0.0, 4, n_iters // 2, n_iters // 2, seed=1,
+        start, lambda _: 0.0, 4, n_iters // 2, n_iters // 2, seed=1,
     )  # fmt: skip
     return {
         "acceptance": np.array([rate for _, rate in runs]),
@@ -91,63 +90,3 @@ def _we_refuse_discrete() -> bool:
     except sgmcmc.InputError:
         return True
     return False
-
-
-def claims(found: Figures, rival_label: str) -> list[Claim]:
-    acceptance, ess = found["acceptance"], found["efficiency"]
-    best = int(np.argmax(ess))
-    steps = [f"{step:g}" for step in MALA_STEPS]
-    return [
-        judge(
-            "2", "MCMC draws are not independent", "lag-1 autocorrelation of MALA at a step of one posterior variance",
-            f"{float(found['autocorrelation']):.2f}", float(found["autocorrelation"]) > 0.1,
-        ),
-        judge(
-            "2", "the normalising constant cancels in the Metropolis-Hastings ratio",
-            "largest difference between MALA chains with and without e^512 multiplied to the density",
-            f"{float(found['shift']):g}", float(found["shift"]) == 0,
-        ),
-        judge(
-            "2", "the efficiency of Metropolis-Hastings depends on its proposal",
-            "effective draws per draw of MALA, best and worst of six step sizes", f"{ess.max():.2f} and {ess.min():.4f}",
-            ess.max() > 10 * ess.min(),
-        ),
-        judge(
-            "2", "MALA and HMC can have very high acceptance rates",
-            f"MALA at a step of {steps[1]} posterior variances; NUTS on a correlated normal",
-            f"{acceptance[1]:.3f}; {float(found['nuts acceptance']):.2f}",
-            acceptance[1] > 0.95 and float(found["nuts acceptance"]) > 0.75,
-        ),
-        judge(
-            "2", "as the step goes to 0 MALA accepts everything and the chain stops moving",
-            f"acceptance and effective draws per draw at a step of {steps[0]} posterior variances",
-            f"{acceptance[0]:.4f}; {ess[0]:.4f}", acceptance[0] > 0.99 and ess[0] < 0.02,
-        ),
-        judge(
-            "2", "the step balances acceptance against mixing",
-            f"MALA's best step of {', '.join(steps)} (posterior variances) is neither the first nor the last",
-            f"best at {steps[best]}: acceptance {acceptance[best]:.2f}, {ess[best]:.2f} effective draws per draw",
-            0 < best < len(steps) - 1,
-        ),
-        judge(
-            "2", "Gibbs samplers can be highly efficient", "effective draws per draw, two independent normals",
-            f"{float(found['gibbs independent']):.2f}", float(found["gibbs independent"]) > 0.8,
-        ),
-        judge(
-            "2", "Gibbs samplers are inefficient under high correlation", f"the same with correlation {CORRELATION}",
-            f"{float(found['gibbs correlated']):.4f}", float(found["gibbs correlated"]) < 0.1 * float(found["gibbs independent"]),
-        ),
-        judge(
-            "2", "Stan's HMC is more robust to correlation", f"effective draws per draw of NUTS with correlation {CORRELATION}, and of Gibbs",
-            f"{float(found['nuts correlated']):.3f} and {float(found['gibbs correlated']):.4f}",
-            float(found["nuts correlated"]) > 5 * float(found["gibbs correlated"]),
-        ),
-        judge(
-            "2", "Stan cannot sample discrete parameters", f"whether {rival_label} refuses a model with one",
-            "refused" if found["rival refuses discrete"] else "accepted", bool(found["rival refuses discrete"]),
-        ),
-        judge(
-            "2", "neither can stochastic gradient MCMC", "whether `sgld` refuses a whole-number parameter",
-            "refused" if found["we refuse discrete"] else "accepted", bool(found["we refuse discrete"]),
-        ),
-    ]  # fmt: skip

@@ -46,10 +46,12 @@ def panels(rows: int, columns: int, title: str, *, share: Share = True) -> tuple
 def band(axes: Axes, x: Sequence[float] | np.ndarray, runs: np.ndarray, label: str, **style: Any) -> None:
     """The mean of runs (first axis) as a line, their range as a band."""
     axes.plot(x, runs.mean(axis=0), marker="o", ms=4, label=label, **style)
-    axes.fill_between(x, runs.min(axis=0), runs.max(axis=0), color=style["color"], alpha=0.18, lw=0)
+    axes.fill_between(x, runs.min(axis=0), runs.max(axis=0), color=style["color"], alpha=0.15, lw=0)
 
 
-def density(draws: np.ndarray, limits: tuple[float, float, float, float], cells: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def density(
+    draws: np.ndarray, limits: tuple[float, float, float, float], cells: int = 60
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A smoothed histogram of points in the plane, as `Axes.contour` takes it; its heights are shares of the highest."""
     low_x, high_x, low_y, high_y = limits
     counts, xs, ys = np.histogram2d(*draws.T, bins=cells, range=[(low_x, high_x), (low_y, high_y)])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -42,9 +43,18 @@ def standard_normal(shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[st
     return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def start_chains(sampler: sgmcmc.Sampler, method: Method, starts: list[dict[str, np.ndarray]], seed: int, progress: bool) -> State:
+def start_chains(
+    sampler: sgmcmc.Sampler, method: Method, starts: list[dict[str, np.ndarray]], seed: int, progress: bool
+) -> State:
     """A chain from each start; with control variates all start at the one centre, as the method has it."""
     state = sampler.init(seed, n_chains=len(starts), progress=progress)
     if method.control_variates:
         return state
     return sampler.replace(state, jax.tree.map(lambda *leaves: np.stack(leaves), *starts))
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    """How long `work` takes."""
+    clock = time.perf_counter()
+    work()
+    return time.perf_counter() - clock

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from sgmcmc.errors import SgmcmcWarning
 
 Figures = dict[str, np.ndarray]
 
@@ -26,7 +29,8 @@ class Workbook:
     quick: bool
     seed: int | None
     progress: bool
-    say: Callable[[str], None]
+    say: Callable[[str], Any]
+    seconds: float = 0.0
 
     def part(self, name: str, compute: Callable[[], Mapping[str, Any]], **settings: Any) -> Figures:
         """What `compute` returns, with the `seconds` it took; from the folder where it was done before with the same settings."""
@@ -37,13 +41,25 @@ class Workbook:
         found = _read(path, label)
         if found is not None:
             self.say(f"{self.experiment}: {name}: done before")
+            self.seconds += float(found["seconds"])
             return found
         self.say(f"{self.experiment}: {name}")
         clock = time.perf_counter()
-        figures = {key: np.asarray(value) for key, value in compute().items()}
+        figures = {key: np.asarray(value) for key, value in _uninterrupted(compute).items()}
         figures.setdefault("seconds", np.asarray(time.perf_counter() - clock))
+        self.seconds += float(figures["seconds"])
         write_atomically(path, lambda part: np.savez(part, label=np.asarray(label), **figures))  # type: ignore[arg-type]
         return figures
+
+
+def _uninterrupted(compute: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Samplers return what they have when they are interrupted; half a part is none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="interrupted", category=SgmcmcWarning)
+        try:
+            return compute()
+        except SgmcmcWarning:
+            raise KeyboardInterrupt from None
 
 
 def _read(path: Path, label: str) -> Figures | None:

@@ -40,7 +40,7 @@ def constraints() -> dict[str, Any]:
     """The precisions are positive: pass this as `constraints=` to sample their logarithms."""
     from numpyro.distributions import constraints
 
-    return {name: constraints.positive for name in PRECISIONS}
+    return dict.fromkeys(PRECISIONS, constraints.positive)
 
 
 def start(seed: int, n_inputs: int = 784, n_hidden: int = 100, n_classes: int = 10) -> dict[str, np.ndarray]:

@@ -1,23 +1,22 @@
 """Logistic regression on a million rows: data made on the spot, sampled by `sgmcmc.sgldcv`, compared with the truth.
 
-Run it with `make demo`, or `python examples/demo.py --help` for the options.
+Run it with `make demo` or `sgmcmc demo`.
 """
 
 from __future__ import annotations
 
-import argparse
-import io
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from PIL import Image
 
 import sgmcmc
-from sgmcmc.pictures import COLOURS
+from sgmcmc.pictures import COLOURS, save_png
 
 D = 10
 NAMES = ["bias", *(f"beta[{j}]" for j in range(D))]
@@ -34,12 +33,12 @@ def make_data(n_rows: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray
     return {"X": X, "y": rng.random(n_rows, np.float32) < p}, truth
 
 
-def log_lik(params, batch):
+def log_lik(params: Any, batch: Any) -> jax.Array:
     eta = params["bias"] + batch["X"] @ params["beta"]
     return jax.numpy.where(batch["y"], jax.nn.log_sigmoid(eta), jax.nn.log_sigmoid(-eta)).sum()
 
 
-def log_prior(params):
+def log_prior(params: Any) -> jax.Array:
     return -0.5 * (params["bias"] ** 2 + (params["beta"] ** 2).sum())
 
 
@@ -76,7 +75,8 @@ def picture(draws: np.ndarray, truth: np.ndarray, title: str) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
 
     chosen = [0, 1, len(truth) - 1]
-    for trace, j in zip(right.subplots(len(chosen), sharex=True), chosen, strict=True):
+    traces = right.subplots(len(chosen), sharex=True)
+    for trace, j in zip(traces, chosen, strict=True):
         for chain, values in enumerate(draws[..., j]):
             shown = np.unique(np.linspace(0, len(values) - 1, 500).astype(int))
             trace.plot(shown + 1, values[shown], lw=0.7, color=COLOURS[chain % len(COLOURS)], label=f"chain {chain + 1}")
@@ -90,51 +90,33 @@ def picture(draws: np.ndarray, truth: np.ndarray, title: str) -> Figure:
             lines = trace.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize="small", frameon=False)
             for line in lines.get_lines():
                 line.set_linewidth(2)
-    trace.set_xlabel("stored draw")
+    traces[-1].set_xlabel("stored draw")
     figure.suptitle(title)
     return figure
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a PNG of 256 colours, which is less than half the size of one with all of them."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=110)
-    Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("demo.png"), help="where to write the picture")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of data")
-    parser.add_argument("--iters", type=int, default=20_000, help="iterations stored by each chain")
-    parser.add_argument("--seed", type=int, default=1, help="seed of data and chains")
-    options = parser.parse_args()
-
-    data, truth = make_data(options.rows, options.seed)
+def run(out: Path, rows: int, iters: int, seed: int, progress: bool, say: Callable[[str], object]) -> None:
+    """Make data, sample, tell, draw."""
+    data, truth = make_data(rows, seed)
     stepsize = choose_stepsize(data["X"])
-    print(f"{options.rows:,} rows, {1 + D} parameters, step size {stepsize:.3g}", flush=True)
+    say(f"{rows:,} rows, {1 + D} parameters, step size {stepsize:.3g}")
 
     clock = time.perf_counter()
     params = {"bias": 0.0, "beta": np.zeros(D, np.float32)}
-    out = sgmcmc.sgldcv(
-        log_lik, data, params, stepsize, log_prior=log_prior,
-        minibatch_size=min(500, options.rows), n_iters=options.iters, burn_in=options.iters // 10, n_chains=4, seed=options.seed,
+    result = sgmcmc.sgldcv(
+        log_lik, data, params, stepsize, log_prior=log_prior, minibatch_size=min(500, rows),
+        n_iters=iters, burn_in=iters // 10, n_chains=4, seed=seed, progress=progress,
     )  # fmt: skip
     seconds = time.perf_counter() - clock
 
-    table = out.summary().loc[NAMES, ["mean", "sd", "ess", "r_hat"]]
+    table = result.summary().loc[NAMES, ["mean", "sd", "ess", "r_hat"]]
     table.insert(0, "true", truth)
     table.insert(3, "z", (table["mean"] - table["true"]) / table["sd"])
     formats = {"true": "{:+.4f}", "mean": "{:+.4f}", "sd": "{:.4f}", "z": "{:+.2f}", "ess": "{:.0f}", "r_hat": "{:.3f}"}
-    print()
-    print(table.to_string(formatters={name: text.format for name, text in formats.items()}))
-    print("\nz = (mean - true)/sd: about 95 in 100 should lie between -2 and 2. ess and r_hat measure mixing, not bias.")
-    print(f"centre, compilation and 4 x {options.iters + options.iters // 10:,} iterations: {seconds:.1f} s")
+    say("\n" + table.to_string(formatters={name: text.format for name, text in formats.items()}))
+    say("\nz = (mean - true)/sd: about 95 in 100 should lie between -2 and 2. ess and r_hat measure mixing, not bias.")
+    say(f"centre, compilation and 4 x {iters + iters // 10:,} iterations: {seconds:.1f} s")
 
-    draws = np.concatenate([out["bias"][..., None], out["beta"]], axis=-1)
-    save(picture(draws, truth, f"Logistic regression on {options.rows:,} rows, sgldcv"), options.out)
-    print(f"picture: {options.out}")
-
-
-if __name__ == "__main__":
-    main()
+    draws = np.concatenate([result["bias"][..., None], result["beta"]], axis=-1)
+    save_png(picture(draws, truth, f"Logistic regression on {rows:,} rows, sgldcv"), out)
+    say(f"picture: {out}")

@@ -1,0 +1,77 @@
+"""From names of experiments to a folder with report, pictures and figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from sgmcmc.experiments import report
+from sgmcmc.experiments.experiment import load
+from sgmcmc.experiments.settings import SETTINGS, told
+from sgmcmc.experiments.workbook import Workbook, write_atomically
+from sgmcmc.pictures import save_png
+
+
+def reproduce(
+    names: Sequence[str], folder: Path, quick: bool, seed: int | None, progress: bool, say: Callable[[str], Any]
+) -> Path:
+    """Run the experiments, each as soon as the one before has its files; the path of the report."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        book = Workbook(folder, name, quick, seed, progress, say)
+        experiment = load(name)
+        numbers = json.loads(json.dumps(experiment.measure(book)))  # exactly what a reader of the file will have
+        figures = experiment.draw(numbers)
+        found = {
+            "experiment": name,
+            "title": experiment.TITLE,
+            "quick": quick,
+            "seed": seed,
+            "seconds": round(book.seconds, 1),
+            "software": software(),
+            "settings": told(name),
+            "figures": list(figures),
+            "numbers": numbers,
+        }
+        for figure_name, figure in figures.items():
+            save(figure, folder / figure_name)
+        write_atomically(folder / f"{name}.json", lambda path, found=found: path.write_text(compact(found)))
+        write_report(folder)
+    return folder / "report.md"
+
+
+def write_report(folder: Path) -> None:
+    """The report of every experiment that the folder has."""
+    text = report.render(
+        [json.loads((folder / f"{name}.json").read_text()) for name in SETTINGS if (folder / f"{name}.json").exists()]
+    )
+    write_atomically(folder / "report.md", lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def save(figure: Figure, path: Path) -> None:
+    """As PNG and SVG, the same bytes for the same numbers."""
+    write_atomically(path.with_suffix(".png"), lambda file: save_png(figure, file))
+    with rc_context({"svg.hashsalt": "sgmcmc"}):
+        write_atomically(path.with_suffix(".svg"), lambda file: figure.savefig(file, metadata={"Date": None}))
+
+
+def software() -> dict[str, Any]:
+    """What it ran on."""
+    names = ("sgmcmc", "jax", "numpyro", "numpy")
+    found: dict[str, Any] = {name: version(name) for name in names}
+    return {**found, "python": sys.version.split()[0], "machine": platform.machine(), "cores": os.cpu_count()}
+
+
+def compact(found: dict[str, Any]) -> str:
+    """JSON with a line for each top-level name."""
+    lines = (f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in found.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
