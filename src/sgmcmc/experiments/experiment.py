@@ -15,6 +15,7 @@ class Experiment(Protocol):
 
     NAME: str
     TITLE: str
+    DATASET: str | None
     REMARKS: str
     FIGURES: dict[str, str]
 

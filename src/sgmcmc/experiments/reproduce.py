@@ -14,6 +14,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from sgmcmc.datasets import get_dataset
 from sgmcmc.experiments import report
 from sgmcmc.experiments.experiment import load
 from sgmcmc.experiments.settings import SETTINGS, told
@@ -25,10 +26,12 @@ def reproduce(
     names: Sequence[str], folder: Path, quick: bool, seed: int | None, progress: bool, say: Callable[[str], Any]
 ) -> Path:
     """Run the experiments, each as soon as the one before has its files; the path of the report."""
+    experiments = {name: load(name) for name in names}
+    for dataset in {one.DATASET for one in experiments.values()} - {None}:
+        get_dataset(str(dataset), progress=progress)  # what is missing shows now, not after half of the work
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
+    for name, experiment in experiments.items():
         book = Workbook(folder, name, quick, seed, progress, say)
-        experiment = load(name)
         numbers = json.loads(json.dumps(experiment.measure(book)))  # exactly what a reader of the file will have
         figures = experiment.draw(numbers)
         found = {

@@ -53,8 +53,7 @@ def start_chains(
     return sampler.replace(state, jax.tree.map(lambda *leaves: np.stack(leaves), *starts))
 
 
-def seconds_of(work: Callable[[], Any]) -> float:
-    """How long `work` takes."""
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What `work` returns, and how long it takes."""
     clock = time.perf_counter()
-    work()
-    return time.perf_counter() - clock
+    return work(), time.perf_counter() - clock

@@ -132,7 +132,7 @@ SETTINGS: dict[str, dict[str, Given]] = {
         "minibatch_size": ours(500, "not given; that of section 6.2"),
         "seed": paper(1),
         "start": paper("standard normal, precisions Gamma(1, 1)"),
-        **{name: replace(given, quick=given.quick and given.quick // 2) for name, given in ITERATIONS.items()},
+        **{name: replace(given, quick=given.quick and given.quick // 5) for name, given in ITERATIONS.items()},
         "looks": paper(10),
         "Adam steps": ours(10_000, "the optimum to compare with; learning rate 0.01, cosine decay", 500),
     },

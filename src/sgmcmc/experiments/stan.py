@@ -18,6 +18,7 @@ from sgmcmc.models import normal_mean
 
 NAME = "stan"
 TITLE = "Stan and sgldcv as the data grow (section 2, figure 1)"
+DATASET = None
 FIGURES = {"figure-1": "KL divergence to the exact posterior, and run time, against the number of observations"}
 REMARKS = """
 Data from N(0, 1), the mean θ unknown, prior N(0, 10) with 10 read as the variance, in the samplers and in the exact posterior
@@ -59,6 +60,7 @@ def measure(book: Workbook) -> dict[str, Any]:
         "sizes": list(sizes),
         "seeds": list(seeds),
         "rival": stan.label,
+        "rival draws": setting(NAME, "stan draws", book.quick),
         "lines": found,
         "tuning": [float(kl) for kl in tuning["kl"]],
         "background": {name: value.tolist() for name, value in facts.items() if name != "seconds"},

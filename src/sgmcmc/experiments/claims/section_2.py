@@ -20,6 +20,7 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
     whole = {name: np.median(line["seconds"] + line["compile"], axis=0) for name, line in lines.items()}
     growth = {name: seconds[-1] / seconds[0] for name, seconds in alone.items()}
     slope = np.log(alone[label][-1] / alone[label][-2]) / np.log(sizes[-1] / sizes[-2])
+    draws = numbers["rival draws"]
     small, large = f"N = {sizes[0]:,}", f"N = {sizes[-1]:,}"
     inflated = kl_of_normals(0.0, 1 / (1 - 0.25), 0.0, 1.0)
     tuned = ", ".join(f"{kl:.2g}" if np.isfinite(kl) else "diverges" for kl in numbers["tuning"])
@@ -31,6 +32,13 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
             f"growth exponent of {label}'s sampling time over the last two sizes",
             f"{slope:.2f}",
             slope > 0.5,
+        ),
+        judge(
+            "2",
+            "a sampler of this kind has the posterior as its stationary law",
+            f"{label}'s median KL times its draws, at each size: about 1 for exact and independent draws",
+            ", ".join(f"{value * draws:.1f}" for value in kl[label]),
+            bool(np.all(kl[label] * draws < 10)),
         ),
         *background_claims({k: np.asarray(v) for k, v in numbers["background"].items()}, label),
         judge(

@@ -11,6 +11,7 @@ from sgmcmc.experiments.settings import TWINS
 
 
 def claims(numbers: dict[str, Any]) -> list[Claim]:
+    both = numbers["log loss from log_lik"]
     chains, adam = numbers["chains"], numbers["Adam"]
     plain, cv = [one for one, _ in TWINS], [twin for _, twin in TWINS]
     six = plain + cv
@@ -29,6 +30,20 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
         return ", ".join(f"{label} {values[label]:{form}}" for label in labels)
 
     found = [
+        judge(
+            "6.3",
+            "A, B, a, b are 100 x 10, 784 x 100, 1 x 10 and 1 x 100, with four precisions",
+            "parameters of the model, and the sum of those",
+            f"{numbers['parameters']:,} and {100 * 10 + 784 * 100 + 10 + 100 + 4:,}",
+            numbers["parameters"] == 100 * 10 + 784 * 100 + 10 + 100 + 4,
+        ),
+        judge(
+            "6.3",
+            "the log loss is minus the log likelihood of the test set over its size",
+            "both ways at the starting values",
+            "{:.6f}, {:.6f}".format(*both),
+            abs(both[0] - both[1]) < 1e-4 * both[0],
+        ),
         judge(
             "6.3",
             "55,000 training and 10,000 test images of 784 pixels",
