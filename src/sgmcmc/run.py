@@ -108,17 +108,7 @@ class Loop:
 
     def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
         """Their random part, queued on the device. A short chunk does not need them all, but another size would compile anew."""
-        return self.source.draw(self._row_keys(key, step, capacity))
-
-    @cached_property
-    def _row_keys(self) -> Any:
-        leaps = self.kernel.dynamics.leaps
-
-        @partial(jax.jit, static_argnums=2)
-        def keys(key: jax.Array, step: jax.Array, count: int) -> jax.Array:
-            return _per_step_and_chain(lambda k, t: row_keys(k, t, leaps), key, step + 1 + jnp.arange(count))
-
-        return keys
+        return self.source.draw(_keys_of_rows(key, step, capacity, self.kernel.dynamics.leaps))
 
     @cached_property
     def _chunk(self) -> Any:
@@ -243,9 +233,18 @@ def n_chains(state: State) -> int | None:
     return state.key.shape[0] if state.key.ndim == 2 else None
 
 
+@partial(jax.jit, static_argnums=(2, 3))
+def _keys_of_rows(key: jax.Array, step: jax.Array, count: int, leaps: int) -> jax.Array:
+    return _per_step_and_chain(lambda k, t: row_keys(k, t, leaps), key, step + 1 + jnp.arange(count))
+
+
 def _per_step_and_chain(function: Any, key: jax.Array, steps: jax.Array) -> jax.Array:
-    per_chain = function if key.ndim == 1 else jax.vmap(function, in_axes=(0, None))
-    return jax.vmap(per_chain, in_axes=(None, 0))(key, steps)
+    """`function(key, step)` for every step and, with several keys, chain: in one map, since nested ones compile slowly."""
+    if key.ndim == 1:
+        return jax.vmap(function, in_axes=(None, 0))(key, steps)
+    chains = len(key)
+    values = jax.vmap(function)(jnp.tile(key, (len(steps), 1)), jnp.repeat(steps, chains))
+    return values.reshape(len(steps), chains, *values.shape[1:])
 
 
 def _pick(tree: PyTree, number: Any) -> PyTree:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from typing import Any, Protocol
 
 import jax
@@ -220,29 +220,40 @@ def stream_length(n_rows: int, batch_size: int) -> int:
     return math.ceil(mean + 8 * spread) + 8
 
 
+def per_key(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Map a function of one key and other arguments over keys with any number of axes, flattened: nested maps compile slowly."""
+
+    @wraps(function)
+    def mapped(keys: jax.Array, *others: Any) -> jax.Array:
+        values = jax.vmap(lambda key: function(key, *others))(keys.ravel())
+        return values.reshape(*keys.shape, *values.shape[1:])
+
+    return mapped
+
+
 @partial(jax.jit, static_argnums=(2, 3))
-@partial(jnp.vectorize, excluded=(1, 2, 3), signature="()->(n)")
+@per_key
 def streams(key: jax.Array, attempt: Any, n_rows: int, length: int) -> jax.Array:
     """Independent uniform row numbers, for every key."""
     return jax.random.randint(jax.random.fold_in(key, attempt), (length,), 0, n_rows, jnp.int32)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-@partial(jnp.vectorize, excluded=(1, 2), signature="()->(n)")
+@per_key
 def permutations(key: jax.Array, n_rows: int, batch_size: int) -> jax.Array:
     """n of the N rows by shuffling all of them, for every key: O(n) where n is more than half of N."""
     return jax.random.permutation(key, n_rows)[:batch_size].astype(jnp.int32)
 
 
 @partial(jax.jit, static_argnums=1)
-@partial(jnp.vectorize, excluded=(1,), signature="()->()")
+@per_key
 def starts(key: jax.Array, n_rows: int) -> jax.Array:
     """A uniform row number, for every key."""
     return jax.random.randint(key, (), 0, n_rows, jnp.int32)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
-@partial(jnp.vectorize, excluded=(1, 2), signature="()->(n)")
+@per_key
 def distinct_rows(key: jax.Array, n_rows: int, batch_size: int) -> jax.Array:
     """Minibatches of row numbers, computed on the device for every key."""
     if 2 * batch_size > n_rows:
