@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-all lint types bench docs clean
+.PHONY: help install demo reproduce test test-all lint types bench docs clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
+	@echo "make reproduce the article's experiments, half an hour; the report goes to docs/reproduction"
 	@echo "make test      lint, types, tests"
 	@echo "make test-all  the same and the slow statistical checks"
 	@echo "make bench     speed and memory, side by side with a hand-written C loop"
@@ -21,7 +22,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/python examples/demo.py
+	$(BIN)/sgmcmc demo
+
+reproduce: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[stan]'
+	$(BIN)/sgmcmc reproduce all --out docs/reproduction
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

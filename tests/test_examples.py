@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples"
-NOT_HERE = {"demo.py"}  # tests/test_docs.py runs it
 
 Checks = dict[str, Callable[[dict[str, Any], str], None]]
 CHECKS: Checks = {}
@@ -104,8 +103,8 @@ def test_example_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_example_is_run_and_listed() -> None:
-    files = {path.name for path in FOLDER.glob("*.py")} - NOT_HERE
+    files = {path.name for path in FOLDER.glob("*.py")}
     listed = set(re.findall(r"^\| \[`(\w+\.py)`\]\(\1\) .*`python examples/\1` \|$", (FOLDER / "README.md").read_text(), re.M))
     assert files == set(CHECKS), "tests/test_examples.py and examples/ have different files"
     assert files <= listed, f"examples/README.md does not list {files - listed}"
-    assert listed <= files | NOT_HERE, f"examples/README.md lists {listed - files}, which are not there"
+    assert listed <= files, f"examples/README.md lists {listed - files}, which are not there"

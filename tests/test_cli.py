@@ -1,0 +1,106 @@
+"""The command: what it prints, what it leaves behind, and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dataset_server import *  # noqa: F403 (fixtures)
+from sgmcmc.cli import EXPERIMENTS, STOPPED, main
+from sgmcmc.experiments import gaussian_mixture
+from sgmcmc.experiments.settings import METHODS, SETTINGS
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(one) for one in arguments])
+
+
+def test_version_and_help():
+    assert run("version").output.startswith("sgmcmc 0.")
+    helped = run("reproduce", "--help").output
+    assert all(name in helped for name in EXPERIMENTS)
+    assert "Examples:" in helped
+    assert set(EXPERIMENTS) == set(SETTINGS)
+
+
+def test_an_unknown_experiment_is_refused():
+    ended = run("reproduce", "figure-7")
+    assert ended.exit_code == 2
+    assert "figure-7" in ended.output
+
+
+def test_demo_runs_on_little_data(tmp_path):
+    picture = tmp_path / "demo.png"
+    ended = run("demo", "--rows", 20_000, "--iters", 400, "--out", picture)
+    assert ended.exit_code == 0, ended.output
+    assert picture.stat().st_size > 10_000
+    assert "r_hat" in ended.output
+    assert str(picture) in ended.output
+
+
+def test_without_data_nothing_is_left_behind(tmp_path, own_world, offer):
+    offer("http://127.0.0.1:1/")
+    out = tmp_path / "out"
+    ended = run("reproduce", "logistic-regression", "--out", out)
+    assert ended.exit_code == 1
+    assert "could not be downloaded" in ended.output
+    assert "SGMCMC_DATA" in ended.output
+    assert not out.exists()
+
+
+@pytest.fixture
+def instant(monkeypatch):
+    """The mixture experiment without its samplers: draws out of the air, and a list of the parts that were computed."""
+    computed: list[str] = []
+    rng = np.random.default_rng(1)
+
+    def draws(chains, n):
+        upper = rng.integers(0, 2, (chains, n, 1))
+        return np.concatenate([0.4 * upper, 0.4 * upper, 0.4 - 0.4 * upper, 0.4 - 0.4 * upper], -1) + 0.1 * rng.normal(
+            size=(chains, n, 4)
+        )
+
+    def hmc(variant, data, quick):
+        computed.append("HMC")
+        return {"draws": draws(4, 500), "r_hat": 1.0}
+
+    def chains(variant, data, method, repeats, book):
+        if method.label == "sgnhtcv" and "stopped" not in computed:
+            computed.append("stopped")
+            raise KeyboardInterrupt
+        computed.append(method.label)
+        return {"draws": draws(repeats, 500), "sampling": 1.0, "stepsize": 1e-3, "repeatable": True}
+
+    monkeypatch.setattr(gaussian_mixture, "_hmc", hmc)
+    monkeypatch.setattr(gaussian_mixture, "_chains", chains)
+    return computed
+
+
+def test_an_interrupted_reproduction_continues(tmp_path, instant):
+    command = ("reproduce", "gaussian-mixture", "--quick", "--out", tmp_path)
+    first = run(*command)
+    assert first.exit_code == STOPPED
+    assert "goes on" in first.output
+    assert not (tmp_path / "report.md").exists()
+    before = list(instant)
+    second = run(*command)
+    assert second.exit_code == 0, second.output
+    assert second.output.count("done before") == len(before) - 1
+    assert [label for label in instant if label != "stopped"] == ["HMC", *(method.label for method in METHODS)]
+    files = {path.name for path in tmp_path.iterdir()}
+    assert {"report.md", "gaussian-mixture.json", "figure-3-code.png", "figure-3-code.svg"} <= files
+    found = json.loads((tmp_path / "gaussian-mixture.json").read_text())
+    assert found["quick"]
+    assert {row["setting"]: row["from"] for row in found["settings"]}["repeats"] == "ours"
+    report = (tmp_path / "report.md").read_text()
+    assert "![" in report
+    assert "| 6.1 |" in report
+
+
+def test_quiet_is_quiet(tmp_path, instant):
+    instant.append("stopped")
+    ended = run("reproduce", "gaussian-mixture", "--quick", "--quiet", "--out", tmp_path)
+    assert (ended.exit_code, ended.output) == (0, "")
