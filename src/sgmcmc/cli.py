@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -84,10 +85,24 @@ def reproduce(experiment: str, quick: bool, out: Path, seed: int | None, quiet: 
       sgmcmc reproduce all --quick
       sgmcmc reproduce logistic-regression --out results --seed 7
     """
-    from sgmcmc.experiments.reproduce import reproduce as run
+    from sgmcmc.experiments.reproduce import check_data, reproduce_one
 
-    report = run(EXPERIMENTS if experiment == "all" else (experiment,), out, quick, seed, not quiet, _teller(quiet))
-    _teller(quiet)(f"report: {report}")
+    names = EXPERIMENTS if experiment == "all" else (experiment,)
+    check_data(names, progress=not quiet)
+    if len(names) == 1:
+        reproduce_one(experiment, out, quick, seed, not quiet, _teller(quiet))
+    for name in names if len(names) > 1 else ():
+        _in_a_process_of_its_own(["reproduce", name, "--out", str(out)], quick=quick, quiet=quiet, seed=seed)
+    _teller(quiet)(f"report: {out / 'report.md'}")
+
+
+def _in_a_process_of_its_own(command: list[str], **options: Any) -> None:
+    """So that an experiment's memory is given back when it ends, and is not part of what the next one is measured to need."""
+    for name, value in options.items():
+        command += [f"--{name}"] if value is True else [f"--{name}", str(value)] if value not in (None, False) else []
+    ended = subprocess.run([sys.executable, "-m", "sgmcmc", *command], check=False)
+    if ended.returncode:
+        raise click.exceptions.Exit(ended.returncode)
 
 
 @main.command()

@@ -42,6 +42,32 @@ def mala(step: float, n_iters: int, chains: int, seed: int, constant: float = 0.
     return draws, accepted / (chains * n_iters)
 
 
+def unadjusted(step: float, n_iters: int, chains: int, seed: int) -> np.ndarray:
+    """The same Langevin proposals, all of them accepted."""
+    rng = np.random.default_rng(seed)
+    theta, draws = rng.standard_normal(chains), np.empty((chains, n_iters))
+    for t in range(n_iters):
+        theta = theta - 0.5 * step * theta + np.sqrt(step) * rng.standard_normal(chains)
+        draws[:, t] = theta
+    return draws
+
+
+def random_walk_acceptance(step: float, dimension: int, n_iters: int, seed: int, *, langevin: bool) -> float:
+    """Acceptance rate on a standard normal of some dimension: of a random walk, or of MALA."""
+    rng = np.random.default_rng(seed)
+    theta, total, pull = rng.standard_normal(dimension), 0.0, 0.5 * step * langevin
+
+    def log_proposal(new: np.ndarray, old: np.ndarray) -> float:
+        return float(-0.5 * np.sum((new - (1 - pull) * old) ** 2) / step)
+
+    for _ in range(n_iters):
+        new = (1 - pull) * theta + np.sqrt(step) * rng.standard_normal(dimension)
+        log_ratio = 0.5 * float(np.sum(theta**2) - np.sum(new**2)) + log_proposal(theta, new) - log_proposal(new, theta)
+        total += min(1.0, np.exp(log_ratio))
+        theta = new if np.log(rng.random()) < log_ratio else theta
+    return total / n_iters
+
+
 def gibbs(correlation: float, n_iters: int, chains: int, seed: int) -> np.ndarray:
     """The Gibbs sampler of two correlated standard normals: draws of the first."""
     rng = np.random.default_rng(seed)
@@ -74,6 +100,11 @@ def _measure(n_iters: int) -> dict[str, np.ndarray | float]:
         "acceptance": np.array([rate for _, rate in runs]),
         "efficiency": np.array([efficiency(draws) for draws, _ in runs]),
         "autocorrelation": float(np.corrcoef(runs[2][0][0, :-1], runs[2][0][0, 1:])[0, 1]),
+        "unadjusted variance": float(unadjusted(1.0, n_iters, 4, seed=1).var()),
+        "adjusted variance": float(runs[2][0].var()),
+        "acceptance in 50 dimensions": np.array(
+            [random_walk_acceptance(0.2, 50, n_iters, 1, langevin=langevin) for langevin in (True, False)]
+        ),
         "shift": float(np.abs(shifted - unshifted).max()),
         "nuts acceptance": correlated.acceptance,
         "nuts correlated": efficiency(correlated.draws["theta"][..., 0]),

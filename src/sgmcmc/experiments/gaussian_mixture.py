@@ -85,7 +85,7 @@ def measure(book: Workbook) -> dict[str, Any]:
             )
             runs = [judged(draws[None], truth["draws"], test) for draws in part["draws"]]
             found[method.label] = {name: [run[name] for run in runs] for name in runs[0]}
-            found[method.label].update({name: part[name].item() for name in ("sampling", "stepsize", "repeatable")})
+            found[method.label].update({name: part[name].item() for name in ("sampling", "stepsize", "repeatable", "seconds")})
             contours[method.label] = part["draws"][:1]
         numbers["variants"][variant.name] = found
         if variant.name in SHOWN:
@@ -131,15 +131,26 @@ def judged(draws: np.ndarray, truth: np.ndarray, test: np.ndarray) -> dict[str, 
         "spread": spread(draws) / spread(truth),
         "spread within": spread(draws, within=True) / spread(truth, within=True),
         "distance": energy_distance(flat[:, :2], true[:, :2]),
-        "excess log loss": log_loss(flat, test) - log_loss(true, test),
+        "excess log loss": float(np.mean(log_losses(flat, test)) - np.mean(log_losses(true, test))),
+        "excess predictive log loss": predictive_log_loss(flat, test) - predictive_log_loss(true, test),
     }
 
 
-def log_loss(draws: np.ndarray, test: np.ndarray) -> float:
-    """Minus the mean log density of test rows, averaged over some of the draws."""
+def log_densities(draws: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Of test rows, a row for each of at most 200 draws."""
     some = draws[:: max(1, len(draws) // 200)]
-    losses = [-np.mean(model.log_lik({"theta1": one[:2], "theta2": one[2:]}, {"X": test})) for one in some]
-    return float(np.mean(losses))
+    return np.stack([model.log_lik({"theta1": one[:2], "theta2": one[2:]}, {"X": test}) for one in some])
+
+
+def log_losses(draws: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Minus the mean log density of the test rows, for each draw."""
+    return -log_densities(draws, test).mean(axis=1)
+
+
+def predictive_log_loss(draws: np.ndarray, test: np.ndarray) -> float:
+    """The same of the mean of the densities."""
+    densities = log_densities(draws, test).astype(np.float64)
+    return -float(np.mean(np.logaddexp.reduce(densities, axis=0) - np.log(len(densities))))
 
 
 def _hmc(variant: Variant, data: np.ndarray, quick: bool) -> dict[str, Any]:
@@ -204,7 +215,7 @@ def _contours(heights: dict[str, Any], variant: str) -> Figure:
 
 
 def table(numbers: dict[str, Any]) -> list[list[str]]:
-    names = ("smaller side", "spread", "spread within", "distance", "excess log loss")
+    names = ("smaller side", "spread", "spread within", "distance", "excess log loss", "excess predictive log loss")
     rows = [["data and prior", "method", "visits to the rarer labelling", *names[1:]]]
     for variant, found in numbers["variants"].items():
         for label, figures in found.items():

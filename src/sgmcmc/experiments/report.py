@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sgmcmc.experiments.claims import section_2, section_6_1, section_6_2, section_6_3
+from sgmcmc.experiments.claims import Claim, section_2, section_6_1, section_6_2, section_6_3
 from sgmcmc.experiments.experiment import load
 
 CLAIMS = {
@@ -47,18 +47,24 @@ def render(found: list[dict[str, Any]]) -> str:
     for one in found:
         parts.append(_experiment(one))
     parts.append("\n## The article's claims\n\n")
-    rows = [["section", "the article says", "decided by", "seen", "verdict"]]
-    rows += [[c.section, c.says, c.decided_by, c.seen, _bold(c.verdict)] for c in sorted(claims, key=lambda c: c.section)]
-    parts += [markdown_table(rows), LEFT_OUT]
+    parts += [_table("the article says", [claim for claim in claims if not claim.ours]), LEFT_OUT]
+    parts += ["\n## What we add\n\n", _table("we say, or asked", [claim for claim in claims if claim.ours])]
     return "".join(parts)
 
 
-def _summary(claims: list[Any]) -> str:
+def _table(head: str, claims: list[Claim]) -> str:
+    rows = [["section", head, "decided by", "seen", "verdict"]]
+    rows += [[c.section, c.says, c.decided_by, c.seen, _bold(c.verdict)] for c in sorted(claims, key=lambda c: c.section)]
+    return markdown_table(rows)
+
+
+def _summary(claims: list[Claim]) -> str:
+    claims = [claim for claim in claims if not claim.ours]
     count = Counter(claim.verdict.partition(":")[0] for claim in claims)
     told = ", ".join(
         f"{count[kind]} {text}" for kind, text in (("holds", "hold"), ("does not hold", "do not"), ("differs", "differ"))
     )
-    return f"\nOf {len(claims)} claims, {told}: [the table](#the-articles-claims).\n"
+    return f"\nOf {len(claims)} claims of the article, {told}: [the table](#the-articles-claims).\n"
 
 
 def _experiment(one: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""From names of experiments to a folder with report, pictures and figures."""
+"""From the name of an experiment to a folder with report, pictures and figures."""
 
 from __future__ import annotations
 
@@ -22,34 +22,32 @@ from sgmcmc.experiments.workbook import Workbook, write_atomically
 from sgmcmc.pictures import save_png
 
 
-def reproduce(
-    names: Sequence[str], folder: Path, quick: bool, seed: int | None, progress: bool, say: Callable[[str], Any]
-) -> Path:
-    """Run the experiments, each as soon as the one before has its files; the path of the report."""
-    experiments = {name: load(name) for name in names}
-    for dataset in {one.DATASET for one in experiments.values()} - {None}:
-        get_dataset(str(dataset), progress=progress)  # what is missing shows now, not after half of the work
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, experiment in experiments.items():
-        book = Workbook(folder, name, quick, seed, progress, say)
-        numbers = json.loads(json.dumps(experiment.measure(book)))  # exactly what a reader of the file will have
-        figures = experiment.draw(numbers)
-        found = {
-            "experiment": name,
-            "title": experiment.TITLE,
-            "quick": quick,
-            "seed": seed,
-            "seconds": round(book.seconds, 1),
-            "software": software(),
-            "settings": told(name),
-            "figures": list(figures),
-            "numbers": numbers,
-        }
-        for figure_name, figure in figures.items():
-            save(figure, folder / figure_name)
-        write_atomically(folder / f"{name}.json", lambda path, found=found: path.write_text(compact(found)))
-        write_report(folder)
-    return folder / "report.md"
+def check_data(names: Sequence[str], progress: bool) -> None:
+    """Have the datasets, or say what is missing: now, not after half of the work."""
+    for dataset in {load(name).DATASET for name in names} - {None}:
+        get_dataset(str(dataset), progress=progress)
+
+
+def reproduce_one(name: str, folder: Path, quick: bool, seed: int | None, progress: bool, say: Callable[[str], Any]) -> None:
+    """Run an experiment, or what is left of it, and write its files and the report."""
+    book, experiment = Workbook(folder, name, quick, seed, progress, say), load(name)
+    numbers = json.loads(json.dumps(experiment.measure(book)))  # exactly what a reader of the file will have
+    figures = experiment.draw(numbers)
+    found = {
+        "experiment": name,
+        "title": experiment.TITLE,
+        "quick": quick,
+        "seed": seed,
+        "seconds": round(book.seconds, 1),
+        "software": software(),
+        "settings": told(name),
+        "figures": list(figures),
+        "numbers": numbers,
+    }
+    for figure_name, figure in figures.items():
+        save(figure, folder / figure_name)
+    write_atomically(folder / f"{name}.json", lambda path: path.write_text(compact(found), encoding="utf-8"))
+    write_report(folder)
 
 
 def write_report(folder: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.errors import SgmcmcWarning
+from sgmcmc.experiments.settings import told
 
 Figures = dict[str, np.ndarray]
 
@@ -36,7 +37,9 @@ class Workbook:
         """What `compute` returns, with the `seconds` it took; from the folder where it was done before with the same settings."""
         path = self.folder / "parts" / self.experiment / f"{name.replace(' ', '-')}.npz"
         label = json.dumps(
-            {"quick": self.quick, "seed": self.seed, "version": version("sgmcmc"), **settings}, sort_keys=True, default=str
+            {"quick": self.quick, "seed": self.seed, "version": version("sgmcmc"), "table": told(self.experiment), **settings},
+            sort_keys=True,
+            default=str,
         )
         found = _read(path, label)
         if found is not None:

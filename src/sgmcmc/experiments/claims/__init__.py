@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 HOLDS = "holds"
 FAILS = "does not hold"
@@ -11,23 +10,24 @@ FAILS = "does not hold"
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the claims table. `says` puts the article's sentence in our words; `because` explains a difference."""
+    """One row of the claims table. `says` puts the article's sentence in our words; `ours` marks what we add to it."""
 
     section: str
     says: str
     decided_by: str
     seen: str
     verdict: str
-
-    def told(self) -> dict[str, Any]:
-        return asdict(self)
+    ours: bool = False
 
 
-def judge(section: str, says: str, decided_by: str, seen: str, holds: bool, otherwise: str = "") -> Claim:
-    """A claim that holds, or does not; `otherwise` says why it differs, where that is known."""
-    return Claim(section, says, decided_by, seen, HOLDS if holds else f"{FAILS}{': ' if otherwise else ''}{otherwise}")
+def judge(
+    section: str, says: str, decided_by: str, seen: str, holds: object, otherwise: str = "", *, ours: bool = False
+) -> Claim:
+    """A claim that holds, or does not; `otherwise` says why not, where that is known."""
+    verdict = HOLDS if holds else f"{FAILS}{': ' if otherwise else ''}{otherwise}"
+    return Claim(section, says, decided_by, seen, verdict, ours)
 
 
-def differs(section: str, says: str, decided_by: str, seen: str, because: str) -> Claim:
+def differs(section: str, says: str, decided_by: str, seen: str, because: str, *, ours: bool = False) -> Claim:
     """A claim that is true of something else than it says, or in part."""
-    return Claim(section, says, decided_by, seen, f"differs: {because}")
+    return Claim(section, says, decided_by, seen, f"differs: {because}", ours)
