@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import numpy as np
 import pytest
@@ -104,3 +105,17 @@ def test_quiet_is_quiet(tmp_path, instant):
     instant.append("stopped")
     ended = run("reproduce", "gaussian-mixture", "--quick", "--quiet", "--out", tmp_path)
     assert (ended.exit_code, ended.output) == (0, "")
+
+
+def test_all_runs_each_in_a_process_of_its_own_and_stops_with_the_first_that_fails(tmp_path, monkeypatch):
+    commands, codes = [], iter([0, STOPPED])
+
+    def ended(command, check):
+        commands.append(command[3:])
+        return subprocess.CompletedProcess(command, next(codes))
+
+    monkeypatch.setattr("sgmcmc.cli.subprocess.run", ended)
+    monkeypatch.setattr("sgmcmc.experiments.reproduce.check_data", lambda names, progress: None)
+    assert run("reproduce", "all", "--quick", "--seed", 0, "--out", tmp_path).exit_code == STOPPED
+    assert [command[1] for command in commands] == list(EXPERIMENTS[:2])
+    assert commands[0][2:] == ["--out", str(tmp_path), "--quick", "--seed", "0"]

@@ -45,7 +45,7 @@ def test_its_pictures_can_be_drawn_again(name, found):
 
 def test_every_claim_is_decided(found):
     claims = [claim for name in SETTINGS for claim in CLAIMS[name](found[name]["numbers"])]
-    assert len(claims) > 60
+    assert sum(not claim.ours for claim in claims) > 55
     assert {claim.section for claim in claims} == {"2", "5.1", "6", "6.1", "6.2", "6.3"}
     for claim in claims:
         assert claim.verdict.partition(":")[0] in (HOLDS, FAILS, "differs"), claim

@@ -99,7 +99,8 @@ def reproduce(experiment: str, quick: bool, out: Path, seed: int | None, quiet: 
 def _in_a_process_of_its_own(command: list[str], **options: Any) -> None:
     """So that an experiment's memory is given back when it ends, and is not part of what the next one is measured to need."""
     for name, value in options.items():
-        command += [f"--{name}"] if value is True else [f"--{name}", str(value)] if value not in (None, False) else []
+        if value is not None and value is not False:
+            command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     ended = subprocess.run([sys.executable, "-m", "sgmcmc", *command], check=False)
     if ended.returncode:
         raise click.exceptions.Exit(ended.returncode)

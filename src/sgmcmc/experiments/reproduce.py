@@ -47,15 +47,15 @@ def reproduce_one(name: str, folder: Path, quick: bool, seed: int | None, progre
     for figure_name, figure in figures.items():
         save(figure, folder / figure_name)
     write_atomically(folder / f"{name}.json", lambda path: path.write_text(compact(found), encoding="utf-8"))
-    write_report(folder)
+    write_report(folder, quick, seed)
 
 
-def write_report(folder: Path) -> None:
-    """The report of every experiment that the folder has."""
-    text = report.render(
-        [json.loads((folder / f"{name}.json").read_text()) for name in SETTINGS if (folder / f"{name}.json").exists()]
-    )
-    write_atomically(folder / "report.md", lambda path: path.write_text(text, encoding="utf-8"))
+def write_report(folder: Path, quick: bool, seed: int | None) -> None:
+    """The report of every experiment that the folder has of this kind and from this version."""
+    files = [folder / f"{name}.json" for name in SETTINGS]
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.exists()]
+    alike = [one for one in found if (one["quick"], one["seed"], one["software"]["sgmcmc"]) == (quick, seed, version("sgmcmc"))]
+    write_atomically(folder / "report.md", lambda path: path.write_text(report.render(alike), encoding="utf-8"))
 
 
 def save(figure: Figure, path: Path) -> None:
