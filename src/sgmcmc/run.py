@@ -74,7 +74,7 @@ class Loop:
         done, failed, interrupted, finite = 0, None, False, True
         pace = _Pace(capacity)
         try:
-            key, plan = state.key, self.prepare(state.key, first_step, capacity)
+            key, plan = state.key, self.source.prepare(self.draw(state.key, first_step, capacity), min(pace.count, total))
             while done < total and failed is None:
                 count = min(pace.count, total - done)
                 upcoming = min(pace.upcoming, total - done - count)
@@ -102,12 +102,14 @@ class Loop:
         values = tuple(keep.finish(state.params, carry, store, chained) for keep, carry, store in kept)
         return Outcome(state, values, max(0, done - burn_in) // thin, failed, interrupted, finite)
 
-    def prepare(self, key: jax.Array, step: int, capacity: int = 1) -> PyTree:
-        """The minibatches of the `capacity` iterations after `step`: axes iteration, (chain,) leap."""
-        return self.source.prepare(self.draw(key, step, capacity), capacity)
+    def prepare(self, key: jax.Array, step: int) -> PyTree:
+        """The minibatches of the iteration after `step`: axes iteration, (chain,) leap."""
+        return self.source.prepare(self.draw(key, step, 1), 1)
 
     def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
-        """Their random part, queued on the device. A short chunk does not need them all, but another size would compile anew."""
+        """The random part of the `capacity` iterations after `step`, queued on the device. A short chunk does not need them
+        all, but another size would compile anew.
+        """
         return self.source.draw(_keys_of_rows(key, step, capacity, self.kernel.dynamics.leaps))
 
     @cached_property

@@ -86,6 +86,7 @@ SETTINGS: dict[str, dict[str, Given]] = {
         "stepsize": ours(1e-6, "not given; one step for every N is what makes small N poor, as in its figure 1"),
         "opt_stepsize": ours(1e-6, "not given; as the step"),
         "n_iters": ours(10_000, "not given; as in section 6", 2_000),
+        "burn_in": ours(1_000, "not given; the centre may be far out: its optimiser sees 100 rows a step"),
         "minibatch_size": ours(100, "not given; the package's default of N/100 would make every iteration O(N)"),
         "stan warm-up": ours(1_000, "Stan's default", 500),
         "stan draws": ours(1_000, "Stan's default for one chain", 500),
