@@ -43,6 +43,20 @@ def panels(rows: int, columns: int, title: str, *, share: Share = True) -> tuple
     return figure, axes
 
 
+def along_chains(title: str, y_label: str, below: str) -> tuple[Figure, np.ndarray]:
+    """A panel for each of eight methods, iterations to the right; `below` explains the lines."""
+    figure, axes = panels(2, 4, title, share="y")
+    for panel in axes.flat:
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.tick_params(axis="x", labelsize="small")
+    for panel in axes[:, 0]:
+        panel.set_ylabel(y_label)
+    for panel in axes[-1]:
+        panel.set_xlabel("iteration after burn-in")
+    figure.supxlabel(below, fontsize="small")
+    return figure, axes
+
+
 def band(axes: Axes, x: Sequence[float] | np.ndarray, runs: np.ndarray, label: str, **style: Any) -> None:
     """The mean of runs (first axis) as a line, their range as a band."""
     axes.plot(x, runs.mean(axis=0), marker="o", ms=4, label=label, **style)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import sgmcmc
 from sgmcmc.diagnostics import mixing
-from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, panels
+from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, along_chains, panels
 from sgmcmc.experiments.rivals import nuts
 from sgmcmc.experiments.runs import set_up, standard_normal, start_chains
 from sgmcmc.experiments.settings import METHODS, TWINS, Method, lengths, setting, stepsize
@@ -206,7 +206,11 @@ def draw(numbers: dict[str, Any]) -> dict[str, Figure]:
 
 
 def _figure_4(numbers: dict[str, Any]) -> Figure:
-    figure, axes = panels(2, 4, "Test log loss along the chains, covertype", share="y")
+    figure, axes = along_chains(
+        "Test log loss along the chains, covertype",
+        "test log loss\nminus its lowest (nats)",
+        "dashed: optimum of the penalised likelihood; bold: the article's seed; thin: other starts",
+    )
     lowest = min(np.min(chain["log loss"]) for chain in numbers["chains"].values()) - 1e-4
     for panel, label in zip(axes.flat, PANEL_ORDER, strict=True):
         losses = np.asarray(numbers["chains"][label]["log loss"]) - lowest
@@ -216,16 +220,7 @@ def _figure_4(numbers: dict[str, Any]) -> Figure:
         panel.plot(iterations, losses[0], lw=1.0, color=STYLES[label]["color"], label=label)
         panel.axhline(numbers["optimum"] - lowest, color="black", lw=1, ls="--")
         panel.set_title(label, fontsize="medium")
-        panel.xaxis.set_major_formatter("{x:,.0f}")
-        panel.tick_params(axis="x", labelsize="small")
-    for panel in axes[:, 0]:
-        panel.set_ylabel("test log loss\nminus its lowest (nats)")
-    for panel in axes[-1]:
-        panel.set_xlabel("iteration after burn-in")
     axes[0, 0].set_yscale("log")
-    figure.supxlabel(
-        "dashed: optimum of the penalised likelihood; bold: the article's seed; thin: other starts", fontsize="small"
-    )
     return figure
 
 

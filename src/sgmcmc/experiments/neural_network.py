@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import sgmcmc
 from sgmcmc._tree import size
 from sgmcmc._types import State
-from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, panels
+from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, along_chains
 from sgmcmc.experiments.memory import forget_peak, peak_gigabytes
 from sgmcmc.experiments.runs import set_up
 from sgmcmc.experiments.settings import METHODS, Method, lengths, setting, stepsize
@@ -209,7 +209,11 @@ def _adam(train: Any, test: Any, book: Workbook) -> dict[str, Any]:
 
 
 def draw(numbers: dict[str, Any]) -> dict[str, Figure]:
-    figure, axes = panels(2, 4, "Test log loss along the chains, Bayesian network on MNIST", share="y")
+    figure, axes = along_chains(
+        "Test log loss along the chains, Bayesian network on MNIST",
+        "log loss of the test set (nats)",
+        "line: single draws; dotted: their predictive mean; dashed black: optimum found by Adam",
+    )
     for panel, label in zip(axes.flat, PANEL_ORDER, strict=True):
         chain = numbers["chains"][label]
         losses = np.asarray(chain["log loss"])
@@ -218,15 +222,8 @@ def draw(numbers: dict[str, Any]) -> dict[str, Figure]:
         panel.axhline(chain["predictive log loss"], color=STYLES[label]["color"], lw=1.4, ls=":")
         panel.axhline(numbers["Adam"]["log loss"], color="black", lw=1, ls="--")
         panel.set_title(label + (" (λ kept positive)" if chain["positive"] else ""), fontsize="medium")
-        panel.xaxis.set_major_formatter("{x:,.0f}")
-        panel.tick_params(axis="x", labelsize="small")
-    for panel in axes[:, 0]:
-        panel.set_ylabel("log loss of the test set (nats)")
-    for panel in axes[-1]:
-        panel.set_xlabel("iteration after burn-in")
     highest = max(np.quantile(numbers["chains"][label]["log loss"], 0.98) for label in PANEL_ORDER)
     axes[0, 0].set_ylim(0, 1.05 * highest)
-    figure.supxlabel("line: single draws; dotted: their predictive mean; dashed black: optimum found by Adam", fontsize="small")
     return {"figure-5": figure}
 
 
