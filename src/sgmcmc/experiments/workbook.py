@@ -68,7 +68,7 @@ def _uninterrupted(compute: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any
 def _read(path: Path, label: str) -> Figures | None:
     """The part in a file, or None where there is none, it is damaged, or it was made with other settings."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             figures = dict(file)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None
