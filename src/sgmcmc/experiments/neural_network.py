@@ -179,21 +179,21 @@ def _adam(train: Any, test: Any, book: Workbook) -> dict[str, Any]:
     import optax
 
     n_steps, n_rows, batch_size = setting(NAME, "Adam steps", book.quick), len(train["y"]), 500
-    X, y = jnp.asarray(train["X"]), jnp.asarray(train["y"])
+    data = {name: jnp.asarray(values) for name, values in train.items()}
     ones = {name: jnp.ones(()) for name in model.PRECISIONS}
     weights = {name: jnp.asarray(value) for name, value in model.start(1).items() if name in model.WEIGHTS}
     optimiser = optax.adam(optax.cosine_decay_schedule(1e-2, n_steps))
 
-    def loss(weights: Any, rows: jax.Array) -> jax.Array:
-        log_lik = jnp.mean(model.log_lik(weights, {"X": X[rows], "y": y[rows]}))
-        return -log_lik - model.log_prior({**weights, **ones}) / n_rows
+    def loss(weights: Any, batch: Any) -> jax.Array:
+        return -jnp.mean(model.log_lik(weights, batch)) - model.log_prior({**weights, **ones}) / n_rows
 
     @jax.jit
-    def steps(weights: Any, state: Any, keys: jax.Array) -> Any:
+    def steps(weights: Any, state: Any, keys: jax.Array, data: Any) -> Any:
         def step(carry: Any, key: jax.Array) -> tuple[Any, None]:
             weights, state = carry
             rows = jax.random.randint(key, (batch_size,), 0, n_rows)
-            updates, state = optimiser.update(jax.grad(loss)(weights, rows), state)
+            batch = {name: values[rows] for name, values in data.items()}
+            updates, state = optimiser.update(jax.grad(loss)(weights, batch), state)
             return (optax.apply_updates(weights, updates), state), None
 
         return jax.lax.scan(step, (weights, state), keys)[0]
@@ -201,7 +201,7 @@ def _adam(train: Any, test: Any, book: Workbook) -> dict[str, Any]:
     state, chunk = optimiser.init(weights), n_steps // 10
     with Bar(book.progress, "Adam", n_steps) as bar:
         for keys in jax.random.split(jax.random.key(1), n_steps).reshape(-1, chunk):
-            weights, state = steps(weights, state, keys)
+            weights, state = steps(weights, state, keys, data)
             bar.update(chunk)
     looks = Looks(test)
     looks.at(weights)
