@@ -231,7 +231,8 @@ def _figure_2(numbers: dict[str, Any]) -> Figure:
     axes[0, 0].plot(10 * (1 + np.arange(len(losses))), losses, lw=1, color=STYLES["sgldcv"]["color"], label="sgldcv")
     axes[0, 0].axhline(numbers["optimum"], color="black", lw=1, ls="--", label="optimum of the penalised likelihood")
     axes[0, 0].set(xlabel="iteration", ylabel="log loss of the test set (nats)")
-    axes[0, 0].legend(frameon=False, fontsize="small")
+    axes[0, 0].xaxis.set_major_formatter("{x:,.0f}")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return figure
 
 

@@ -16,6 +16,10 @@ EXPLORED = 0.25
 """Of draws on the rarer labelling (0.5 in truth): above it both components count as explored."""
 
 RARER = "share of draws on the rarer of the two labellings (0.5 in truth)"
+SMALL_MODEL = (
+    "for so small a model what counts in our loop is the fixed cost of a compiled chunk, which weighs more in 2,000 iterations "
+    "than in 10,000; the rows of sections 6.2 and 6.3 have the cost where gradients weigh"
+)
 WITHIN = "sd of θ₁ within a labelling over HMC's"
 
 
@@ -61,7 +65,7 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
             "sampling seconds per iteration, sghmc (L = 5) / sgld",
             f"{per_iteration:.1f}",
             2.5 < per_iteration < 10,
-            "" if per_iteration > 2.5 else "with 100 rows the fixed cost of an iteration counts more than its gradients",
+            SMALL_MODEL,
         ),
         judge(
             "6.1",
@@ -69,6 +73,7 @@ def claims(numbers: dict[str, Any]) -> list[Claim]:
             "sampling seconds, sghmc / sgld",
             f"{sampling['sghmc'] / sampling['sgld']:.2f}",
             1 / 3 < sampling["sghmc"] / sampling["sgld"] < 3,
+            SMALL_MODEL,
         ),
         judge(
             "6.1",
