@@ -78,20 +78,13 @@ class Looks:
     """Test log loss and error of single draws, and the predictive mean so far: all that is kept of a chain."""
 
     def __init__(self, test: dict[str, np.ndarray]) -> None:
-        X, y = jnp.asarray(test["X"]), jnp.asarray(test["y"])
+        self._test = {name: jnp.asarray(values) for name, values in test.items()}
+        self._total = jnp.zeros_like(self._test["y"])
         self.log_losses: list[float] = []
         self.errors: list[float] = []
-        self._total = jnp.zeros_like(y)
-
-        @jax.jit
-        def look(params: Any, total: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            log_p = model.log_probabilities(params, X)
-            return _log_loss(log_p, y), _error(log_p, y), total + jnp.exp(log_p)
-
-        self._look, self._labels = look, y
 
     def at(self, params: Any) -> None:
-        log_loss, error, self._total = self._look(params, self._total)
+        log_loss, error, self._total = _look(params, self._total, self._test)
         self.log_losses.append(float(log_loss))
         self.errors.append(float(error))
 
@@ -100,9 +93,15 @@ class Looks:
         return {
             "log loss": self.log_losses,
             "error": self.errors,
-            "predictive log loss": _log_loss(predictive, self._labels),
-            "predictive error": _error(predictive, self._labels),
+            "predictive log loss": _log_loss(predictive, self._test["y"]),
+            "predictive error": _error(predictive, self._test["y"]),
         }
+
+
+@jax.jit
+def _look(params: Any, total: jax.Array, test: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    log_p = model.log_probabilities(params, test["X"])
+    return _log_loss(log_p, test["y"]), _error(log_p, test["y"]), total + jnp.exp(log_p)
 
 
 def _log_loss(log_p: jax.Array, y: jax.Array) -> jax.Array:
