@@ -80,7 +80,7 @@ def kl_of_normals(mean: float, variance: float, true_mean: float, true_variance:
     0.0228
     """
     ratio = variance / true_variance
-    return 0.5 * (ratio - 1 - np.log(ratio) + (mean - true_mean) ** 2 / true_variance)
+    return 0.5 * float(ratio - 1 - np.log(ratio) + (mean - true_mean) ** 2 / true_variance)
 
 
 def _data(size: int, seed: int) -> np.ndarray:
