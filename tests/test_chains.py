@@ -260,8 +260,11 @@ def curved_moments(name, parameter, share, n_iters, rows="random"):
     return mean_and_variance(out[parameter], truth()[0]), truth()
 
 
+SOME = ("sgld", "sghmc", "sgnht", "sgldcv")
+
+
 @pytest.mark.parametrize("parameter", list(CURVED))
-@pytest.mark.parametrize("name", list(SMALL_STEPS))
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in SMALL_STEPS])
 def test_constrained(name, parameter):
     (first, second), (mean, variance) = curved_moments(name, parameter, 1.0, 3000)
     assert np.max(np.abs(first.z(mean))) < LIMIT

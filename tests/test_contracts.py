@@ -51,7 +51,12 @@ def draws_of(result):
     )
 
 
-@pytest.fixture(scope="module", params=list(SETUPS))
+SOME = ("sgld", "sghmc", "sgnht", "sgldcv", "sghmccv")
+ALL = [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in SETUPS]
+"""Each dynamics and each estimator at every change; every pair of them, and the variants of SGHMC, with the slow tests."""
+
+
+@pytest.fixture(scope="module", params=ALL)
 def sampler(request):
     return make(request.param)
 
@@ -143,7 +148,7 @@ def test_every_source(name, extra):
     assert np.isfinite(long).all()
 
 
-@pytest.mark.parametrize("name", list(SETUPS))
+@pytest.mark.parametrize("name", ALL)
 def test_schedules(name):
     def decreasing(t):
         return 1e-5 * (1 + t) ** -0.33

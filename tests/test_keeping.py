@@ -155,7 +155,7 @@ def test_pictures(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv"])
-@pytest.mark.parametrize("n_chains", [None, 2])
+@pytest.mark.parametrize("n_chains", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_step_a_thousand_times_too_large_is_caught_within_100_steps(name, n_chains):
     def gaussian(params, batch):
         return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
