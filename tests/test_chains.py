@@ -260,7 +260,7 @@ def curved_moments(name, parameter, share, n_iters, rows="random"):
     return mean_and_variance(out[parameter], truth()[0]), truth()
 
 
-SOME = ("sgld", "sghmc", "sgnht", "sgldcv")
+SOME = ("sgld", "sgldcv")
 
 
 @pytest.mark.parametrize("parameter", list(CURVED))
