@@ -16,14 +16,16 @@ SOURCE = Path(sgmcmc.__file__).parent
 
 ROOMS = [
     {"_types", "errors", "_tree"},
-    {"posterior", "schedules", "sources", "checks"},
-    {"gradients", "centering", "dynamics", "kernel"},
-    {"summaries", "diagnostics"},
+    {"posterior", "whitening", "schedules", "sources", "importance", "checks"},
+    {"gradients", "centering", "curvature", "dynamics", "kernel", "laws"},
+    {"summaries", "diagnostics", "inflation", "stein", "decisions", "health"},
     {"progress", "run", "passes", "mode", "centre", "result", "pictures", "failures", "sampler"},
-    {"composition", "samplers"},
+    {"survey", "pilot", "design", "preparation", "adaptation"},
+    {"composition", "samplers", "underdamped", "auto"},
     {"datasets", "models", "__init__", "demo", "experiments", "cli", "__main__"},
 ]
-PURE = {"posterior", "schedules", "gradients", "centering", "dynamics", "kernel", "diagnostics", "summaries"}
+PURE = {"posterior", "whitening", "schedules", "gradients", "centering", "curvature", "dynamics", "kernel", "laws"}
+PURE |= {"diagnostics", "summaries", "inflation", "stein", "decisions", "health"}
 
 
 def modules():

@@ -1,7 +1,8 @@
 """Stochastic gradient MCMC: Bayesian posteriors for data too big for Stan.
 
-You write a log likelihood and a log prior; `sgld`, `sghmc`, `sgnht` and their control variate versions `sgldcv`,
-`sghmccv`, `sgnhtcv` sample the posterior from minibatches. Each has a `*_setup` twin for working step by step.
+You write a log likelihood and a log prior; `sample` draws from the posterior with nothing to tune. `sgld`, `sghmc`, `sgnht`,
+`baoa` and their control variate versions `sgldcv`, `sghmccv`, `sgnhtcv`, `baoacv` are yours to tune, and each has a `*_setup`
+twin for working step by step.
 """
 
 from importlib.metadata import version as _version
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from sgmcmc._types import Batch, State
+from sgmcmc.auto import sample
 from sgmcmc.composition import RunOptions, SetupOptions
 from sgmcmc.datasets import get_dataset, train_test_split
 from sgmcmc.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
@@ -29,6 +31,7 @@ from sgmcmc.samplers import (
     sgnhtcv_setup,
 )
 from sgmcmc.summaries import Expectation, Moments, Trace
+from sgmcmc.underdamped import baoa, baoa_setup, baoacv, baoacv_setup
 
 if TYPE_CHECKING:
     from numpyro import distributions
@@ -50,9 +53,14 @@ __all__ = [
     "SgmcmcWarning",
     "State",
     "Trace",
+    "baoa",
+    "baoa_setup",
+    "baoacv",
+    "baoacv_setup",
     "constraints",
     "distributions",
     "get_dataset",
+    "sample",
     "sghmc",
     "sghmc_setup",
     "sghmccv",

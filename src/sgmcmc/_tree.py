@@ -20,6 +20,17 @@ def leaf_names(tree: PyTree) -> list[str]:
     return [jax.tree_util.keystr(path, simple=True, separator=".") or "params" for path, _ in paths]
 
 
+def number_names(tree: PyTree) -> list[str]:
+    """A name for every number of a tree: `beta[3]`."""
+    leaves = zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)
+    return [label for name, leaf in leaves for label in labels(name, np.shape(leaf))]
+
+
+def labels(name: str, shape: tuple[int, ...]) -> list[str]:
+    """A name for every number of an array."""
+    return [name + (f"[{','.join(map(str, index))}]" if index else "") for index in np.ndindex(*shape)]
+
+
 def children(tree: PyTree) -> dict[str, PyTree]:
     """The top level of a tree by name."""
     one_level = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)[0]
@@ -44,6 +55,11 @@ def split(vector: jax.Array, like: PyTree) -> PyTree:
     front = vector.shape[:-1]
     shaped = [piece.reshape(front + leaf.shape).astype(leaf.dtype) for piece, leaf in zip(pieces, leaves, strict=True)]
     return jax.tree.unflatten(structure, shaped)
+
+
+def flat(tree: PyTree) -> jax.Array:
+    """All numbers of a tree in one vector, traced."""
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def join(tree: PyTree) -> np.ndarray:

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import split
+from sgmcmc._tree import flat, split
 from sgmcmc._types import PyTree, Rows
 from sgmcmc.posterior import Posterior
 
-LARGEST_DENSE = 1000
+LARGEST_DENSE = 2000
 """Up to this many parameters the metric is a full matrix; beyond, its diagonal."""
 
 ROWS_PER_PARAMETER = 10
@@ -63,7 +63,10 @@ def prior_curvature(posterior: Posterior, position: PyTree, dense: bool) -> jax.
     hair = 1e-6 * (1 + jnp.abs(vector))  # to look at either side of a kink
     squares = jnp.nan_to_num(jnp.maximum(gradient(vector + hair) ** 2, gradient(vector - hair) ** 2))
     if not dense:
-        return squares
+        bends = jnp.abs(
+            jax.jvp(gradient, (vector,), (jnp.ones_like(vector),))[1]
+        )  # the diagonal, of a prior without correlations
+        return jnp.where(bends < 1e-6 * squares, squares, bends)
     hessian = jax.hessian(log_density)(vector)
     values, vectors = jnp.linalg.eigh(hessian)
     silent = jnp.abs(jnp.diagonal(hessian)) < 1e-6 * squares
@@ -80,11 +83,6 @@ def curvature_along(posterior: Posterior, position: PyTree, direction: PyTree, r
 def dense_metric(dimension: int, rows: int) -> bool:
     """Whether the rows can tell all directions apart, and the matrix is small enough to solve with."""
     return dimension <= LARGEST_DENSE and rows >= ROWS_PER_PARAMETER * dimension
-
-
-def flat(tree: PyTree) -> jax.Array:
-    """All numbers of a tree in one vector, traced."""
-    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 @dataclass(frozen=True)

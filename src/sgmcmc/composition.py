@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypedDict, get_type_hints
 
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._tree import size
 from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.centre import PaperOptimiser
 from sgmcmc.checks import (
@@ -18,14 +23,17 @@ from sgmcmc.checks import (
     check_params,
     log_lik_shape,
 )
-from sgmcmc.dynamics import Dynamics, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
-from sgmcmc.errors import InputError
-from sgmcmc.gradients import ControlVariate, Minibatch
+from sgmcmc.decisions import Decisions
+from sgmcmc.dynamics import BAOA, Dynamics, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.errors import InputError, describe
+from sgmcmc.gradients import ControlVariate, Minibatch, Whitened
+from sgmcmc.importance import make_importance_rows
 from sgmcmc.kernel import Kernel
 from sgmcmc.posterior import Posterior, make_transform
-from sgmcmc.progress import Progress
+from sgmcmc.preparation import own_whitening, prepare
+from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.sampler import Sampler
+from sgmcmc.sampler import Prepared, Sampler, as_key, check_run_numbers, named_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.sources import make_source
 from sgmcmc.summaries import Keep
@@ -36,17 +44,25 @@ class SetupOptions(TypedDict, total=False):
 
     Attributes:
         log_prior: `log_prior(params)`, a scalar; a flat prior when left out.
-        minibatch_size: rows per gradient, a count or a proportion of the rows; 0.01 when left out.
+        minibatch_size: rows per gradient, a count or a proportion of the rows; 0.01 when left out. `"auto"`, together with
+            `stepsize="auto"`, chooses them.
         rows: `"random"` (the default) draws rows without replacement; `"window"` takes a contiguous window at a uniform
-            start of data shuffled once, which is faster.
+            start of data shuffled once, which is faster; `"importance"`, for the control variate samplers, draws rows that
+            matter more more often, which makes less noise.
         constraints: NumPyro constraints by parameter name, such as `{"sigma": constraints.positive}`. Sampling happens
             in unconstrained space; you see constrained values.
+        precondition: a linear change of variables in which the posterior is near a unit ball, so that one step size, without
+            units, fits all parameters: `"laplace"` (from the curvature at the mode), `"diagonal"` (its diagonal), your own
+            covariance matrix of all numbers, or a tree like `params` of standard deviations. Chains start at the mode.
+        progress: True (the default) shows bars, False nothing; a function is called with the figures.
     """
 
     log_prior: LogPrior | None
-    minibatch_size: float
+    minibatch_size: float | str
     rows: str
     constraints: Mapping[str, Any] | None
+    precondition: Any
+    progress: Progress
 
 
 class RunOptions(SetupOptions, total=False):
@@ -59,7 +75,7 @@ class RunOptions(SetupOptions, total=False):
         burn_in: iterations run before and not stored.
         thin: store every `thin`-th iteration.
         keep: what to store instead of every draw; see `Trace`, `Moments`, `Expectation`.
-        progress: True (the default) shows a bar, False nothing; a function is called with the figures.
+        diagnose: also keep the gradient at every draw, for `Result.health` and its companions.
     """
 
     n_iters: int
@@ -68,7 +84,7 @@ class RunOptions(SetupOptions, total=False):
     burn_in: int
     thin: int
     keep: Keep | Mapping[str, Keep] | None
-    progress: Progress
+    diagnose: bool
 
 
 MakeDynamics = Callable[[PyTree], Dynamics]
@@ -97,9 +113,35 @@ def hamiltonian(alpha: Any, L: int | None, scheme: str, noise_estimate: str | No
     return make
 
 
+def underdamped(alpha: Any, noise_estimate: str | None, noise_warmup: int) -> MakeDynamics:
+    """The dynamics of BAOA that its arguments ask for."""
+    check_choice("noise_estimate", noise_estimate, (None, "fisher"))
+    warmup = check_count("noise_warmup", noise_warmup) if noise_estimate == "fisher" else 0
+
+    def make(position: PyTree) -> Dynamics:
+        friction = per_parameter(alpha, position, "alpha", below=np.nextafter(1.0, 2.0))
+        return BAOA(friction, corrected=warmup > 0, warmup=warmup)
+
+    return make
+
+
 def nose_hoover(a: Any) -> MakeDynamics:
     """The dynamics of SGNHT."""
     return lambda position: NoseHoover(per_parameter(a, position, "a"))
+
+
+def check_problem(
+    log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None, constraints: Mapping[str, Any] | None
+) -> tuple[Posterior, dict[str, np.ndarray], PyTree]:
+    """The posterior, the data and the unconstrained start, or what is wrong with them."""
+    arrays, start = check_dataset(dataset), check_params(params)
+    transform = make_transform(constraints, start)
+    position = transform.to_position(start)
+    check_log_prior(log_prior, start)
+    n_rows = len(next(iter(arrays.values())))
+    posterior = Posterior(log_lik, log_prior, n_rows, transform, log_lik_shape(log_lik, start, arrays))
+    check_log_lik(posterior, position, arrays)
+    return posterior, arrays, position
 
 
 def set_up(
@@ -116,42 +158,108 @@ def set_up(
 ) -> Sampler:
     """Check everything, then put the parts together."""
     _refuse_unknown(options, SetupOptions, f"{name}_setup")
-    rows = check_choice("rows", options.get("rows", "random"), ("random", "window"))
-    arrays = check_dataset(dataset)
-    n_rows = len(next(iter(arrays.values())))
-    batch_size = check_minibatch(options.get("minibatch_size", 0.01), n_rows)
-    if variance and batch_size < 2:
+    posterior, arrays, position = check_problem(log_lik, dataset, params, options.get("log_prior"), options.get("constraints"))
+    rows = check_choice("rows", options.get("rows", "random"), ("random", "window", "importance"))
+    if rows == "importance" and centre is None:
+        raise InputError(f"rows='importance' came with {name}, which has no control variates; expected one of the cv samplers")
+    precondition, progress = options.get("precondition"), check_progress(options.get("progress", True))
+    batch_size = _batch_size(options.get("minibatch_size", 0.01), posterior.n_rows, stepsize)
+    if variance and batch_size == 1:
         raise InputError("noise_estimate='fisher' needs a variance over rows; expected minibatch_size of at least 2")
-    start = check_params(params)
-    log_prior = options.get("log_prior")
-    transform = make_transform(options.get("constraints"), start)
-    position = transform.to_position(start)
-    schedule = step_schedule(stepsize, position)
-    dynamics = make_dynamics(position)
-    check_log_prior(log_prior, start)
-    posterior = Posterior(log_lik, log_prior, n_rows, transform, log_lik_shape(log_lik, start, arrays))
-    check_log_lik(posterior, position, arrays)
-    settings = {"stepsize": schedule.describe(), "minibatch_size": batch_size, "n_rows": n_rows, "rows": rows, **(told or {})}
-    estimator, optimiser = Minibatch(posterior, variance), None
+    own = own_whitening(precondition, position)
+    moving = jnp.zeros(size(position)) if precondition == "laplace" or (own is not None and own.dense) else position
+    _check_numbers(stepsize, moving, position)
+    dynamics = make_dynamics(moving)
+    schedule = None if isinstance(stepsize, str) else step_schedule(stepsize, moving)
+    optimiser = None if centre is None else _optimiser(*centre, position, precondition, rows, stepsize)
+
+    prepared, decisions = None, Decisions()
+    preparation = prepare(
+        posterior, arrays, position, centre is not None, precondition, rows == "importance", schedule is None, progress
+    )
+    if schedule is None:
+        assert preparation is not None
+        eps, batch_size, decisions = preparation.choose(make_dynamics, batch_size)
+        schedule = step_schedule(eps, moving)
+    assert batch_size is not None
+    if preparation is not None:
+        prepared = Prepared(preparation.position, preparation.est_state, decisions)
+    estimator: Any = Minibatch(posterior, variance) if centre is None else ControlVariate(posterior, variance)
+    if preparation is not None and preparation.whitening is not None:
+        estimator = Whitened(estimator)
+        if isinstance(dynamics, BAOA) and preparation.whitening.dense:
+            dynamics = replace(dynamics, curvature=1.0)
+    probabilities = None if preparation is None else preparation.probabilities
+    source = (
+        make_source(arrays, batch_size, rows)
+        if probabilities is None
+        else make_importance_rows(arrays, batch_size, probabilities)
+    )
+    settings = {
+        "stepsize": schedule.describe(),
+        "minibatch_size": batch_size,
+        "n_rows": posterior.n_rows,
+        "rows": rows,
+        **({} if precondition is None else {"precondition": precondition if isinstance(precondition, str) else "given"}),
+        **(told or {}),
+    }
     if centre is not None:
-        estimator = ControlVariate(posterior, variance)
-        opt_stepsize, n_iters_opt = centre[0], check_count("n_iters_opt", centre[1])
-        if opt_stepsize is not None:
-            optimiser = PaperOptimiser(step_schedule(opt_stepsize, position, "opt_stepsize"), n_iters_opt)
-        settings["centre"] = "automatic" if optimiser is None else f"{n_iters_opt} steps of {optimiser.schedule.describe()}"
-    kernel = Kernel(estimator, dynamics, schedule)
-    return Sampler(name, kernel, make_source(arrays, batch_size, rows), position, settings, optimiser)
+        settings["centre"] = "automatic" if optimiser is None else f"{centre[1]} steps of {optimiser.schedule.describe()}"
+    return Sampler(name, Kernel(estimator, dynamics, schedule), source, position, settings, optimiser, prepared)
+
+
+def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
+    """Rows per gradient; None where they are to be chosen, together with the step size."""
+    if not isinstance(minibatch_size, str):
+        return check_minibatch(minibatch_size, n_rows)
+    if minibatch_size != "auto" or stepsize != "auto":
+        raise InputError(
+            f"minibatch_size is {minibatch_size!r}; expected a count, a proportion, or 'auto' together with stepsize='auto'"
+        )
+    return None
+
+
+def _check_numbers(stepsize: Any, moving: PyTree, position: PyTree) -> None:
+    if isinstance(stepsize, str):
+        if stepsize != "auto":
+            raise InputError(f"stepsize is {stepsize!r}; expected a positive number, a tree like params, a function, or 'auto'")
+    elif moving is not position and not callable(stepsize) and not np.isscalar(stepsize) and np.ndim(stepsize) != 0:
+        raise InputError(
+            f"stepsize is {describe(stepsize)}; whitening mixes the parameters, so they share a step size: expected one number, "
+            "or precondition='diagonal', which keeps them apart"
+        )
+
+
+def _optimiser(
+    opt_stepsize: Any, n_iters_opt: Any, position: PyTree, precondition: Any, rows: str, stepsize: Any
+) -> PaperOptimiser | None:
+    check_count("n_iters_opt", n_iters_opt)
+    if opt_stepsize is None:
+        return None
+    if precondition is not None or rows == "importance" or isinstance(stepsize, str):
+        raise InputError(
+            "opt_stepsize came with precondition, rows='importance' or stepsize='auto', for which the centre is found at set-up; "
+            "leave opt_stepsize out"
+        )
+    return PaperOptimiser(step_schedule(opt_stepsize, position, "opt_stepsize"), n_iters_opt)
 
 
 def run_whole(setup: Callable[..., Sampler], problem: tuple[Any, ...], specific: dict[str, Any], options: RunOptions) -> Result:
     """Set up, initialise, run."""
     _refuse_unknown(options, RunOptions, setup.__name__.removesuffix("_setup"))
     here: dict[str, Any] = dict(options)
-    running = {name: here.pop(name) for name in ("n_iters", "burn_in", "thin", "keep", "progress") if name in here}
+    running = {name: here.pop(name) for name in ("n_iters", "burn_in", "thin", "keep", "diagnose") if name in here}
+    running["progress"] = here.get("progress", True)
     seed, n_chains = here.pop("seed", None), here.pop("n_chains", None)
+    keep = running.pop("keep", None)
+    check_run_numbers(n_chains=n_chains, **({"n_iters": 10_000} | running))
+    if seed is not None:
+        seed = as_key(seed)
+    named_keeps(keep)
     sampler = setup(*problem, **specific, **here)
+    running["keep"] = keep
     sampler.check_run(**running)
-    state = sampler.init(seed, n_chains=n_chains, progress=running.get("progress", True))
+    state = sampler.init(seed, n_chains=n_chains, progress=running["progress"])
     return sampler.run(state, **running)
 
 

@@ -59,6 +59,10 @@ class Dynamics:
         """What remains to be done once the gradient at the next position is known, in iteration `t`."""
         return replace(motion, gradient=gradient)
 
+    def noise_share(self, motion: Motion, eps: PyTree) -> PyTree:
+        """The part of the noise to be injected that the minibatches already pay for, where an estimate of theirs is carried."""
+        return tree_map(jnp.zeros_like, eps)
+
 
 @dataclass(frozen=True)
 class Langevin(Dynamics):
@@ -154,26 +158,73 @@ class PersistentHamiltonian(Dynamics):
         return rescale_momentum(motion, eps, before)
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
-        def kick(v: Any, g: Any, e: Any, z: Any, alpha: Any, beta: Any) -> Any:
-            return (1 - alpha) * v + e * g + jnp.sqrt(2 * (alpha - beta) * e) * z
+        def kick(v: Any, g: Any, e: Any, z: Any, alpha: Any, share: Any) -> Any:
+            return (1 - alpha) * v + e * g + jnp.sqrt(2 * alpha * left(share) * e) * z
 
-        nu = tree_map(kick, motion.auxiliary["momentum"], motion.gradient, eps, noise, self.alpha, self.beta(motion, eps))
+        share = self.noise_share(motion, eps)
+        nu = tree_map(kick, motion.auxiliary["momentum"], motion.gradient, eps, noise, self.alpha, share)
         position = tree_map(jnp.add, motion.position, nu)
         return replace(motion, position=position, auxiliary=motion.auxiliary | {"momentum": nu})
 
     def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
-        auxiliary = motion.auxiliary
-        if self.warmup:
-            share = jnp.where(t <= self.warmup, 1 / t, 0.0)
-            mean = tree_map(lambda m, v: m + share.astype(m.dtype) * (v - m), auxiliary["variance"], stats["variance"])
-            auxiliary = auxiliary | {"variance": mean}
-        return replace(motion, gradient=gradient, auxiliary=auxiliary)
+        motion = replace(motion, gradient=gradient)
+        return learn_variance(motion, stats, t, self.warmup) if self.warmup else motion
 
-    def beta(self, motion: Motion, eps: PyTree) -> PyTree:
-        """The part of the friction that the minibatch noise already pays for."""
+    def noise_share(self, motion: Motion, eps: PyTree) -> PyTree:
+        """β̂/α: the part of the friction that the minibatch noise already pays for."""
         if not self.warmup:
             return tree_map(jnp.zeros_like, self.alpha)
-        return tree_map(lambda e, v, a: jnp.minimum(e * v / 2, a), eps, motion.auxiliary["variance"], self.alpha)
+        return tree_map(lambda e, v, a: e * v / (2 * a), eps, motion.auxiliary["variance"], self.alpha)
+
+
+@dataclass(frozen=True)
+class BAOA(Dynamics):
+    """Underdamped Langevin: kick, half a drift, friction, half a drift.
+
+    ν += ε ĝ(θ);  θ += ν/2;  ν' = (1-α) ν + N(0, (1 - (1-α)²)(1 - κV) ε);  θ' = θ + ν'/2, where κ = ε (2-α) / (4α (1 - εA/4)).
+
+    On a Gaussian of precision A the variance is exact for every ε below 4/A when the gradients are; a gradient noise of
+    variance V adds κV of it, which the injected noise leaves out where `corrected`. V is carried by the motion: set from
+    outside, or the running mean of the estimator's own variance over the first `warmup` iterations. A is `curvature`; with
+    0, which is right to first order in ε, a fraction κV εA/(4 - εA) is left.
+    """
+
+    alpha: PyTree
+    curvature: float = 0.0
+    corrected: bool = False
+    warmup: int = 0
+
+    def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
+        carried = {"momentum": momentum(eps, noise)}
+        return carried | {"variance": tree_map(jnp.zeros_like, position)} if self.corrected else carried
+
+    def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
+        return rescale_momentum(motion, eps, before)
+
+    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
+        kicked = tree_map(lambda v, g, e: v + e * g, motion.auxiliary["momentum"], motion.gradient, eps)
+        nu = tree_map(
+            lambda v, e, z, alpha, share: (1 - alpha) * v + jnp.sqrt((1 - (1 - alpha) ** 2) * left(share) * e) * z,
+            kicked, eps, noise, self.alpha, self.noise_share(motion, eps),
+        )  # fmt: skip
+        position = tree_map(lambda x, v, w: x + (v + w) / 2, motion.position, kicked, nu)
+        return replace(motion, position=position, auxiliary=motion.auxiliary | {"momentum": nu})
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        motion = replace(motion, gradient=gradient)
+        return learn_variance(motion, stats, t, self.warmup) if self.warmup else motion
+
+    def noise_share(self, motion: Motion, eps: PyTree) -> PyTree:
+        """κV: the part of the variance that the minibatch noise already pays for."""
+        if not self.corrected:
+            return tree_map(jnp.zeros_like, self.alpha)
+        variance = motion.auxiliary["variance"]
+        return tree_map(lambda e, alpha, v: noise_amplification(e, alpha, self.curvature) * v, eps, self.alpha, variance)
+
+
+def noise_amplification(eps: Any, alpha: Any, curvature: Any) -> Any:
+    """κ of `BAOA`: how much of its variance a gradient noise of variance 1 adds."""
+    return eps * (2 - alpha) / (4 * alpha * (1 - eps * curvature / 4))
 
 
 @dataclass(frozen=True)
@@ -210,3 +261,15 @@ def rescale_momentum(motion: Motion, eps: PyTree, before: PyTree) -> Motion:
     """ν has variance ε: where a schedule changes ε, a momentum that is kept changes with it."""
     nu = tree_map(lambda v, e, b: v * jnp.sqrt(e / b), motion.auxiliary["momentum"], eps, before)
     return replace(motion, auxiliary=motion.auxiliary | {"momentum": nu})
+
+
+def left(share: Any) -> Any:
+    """What is left to be injected where the minibatch noise pays for a share: never less than nothing."""
+    return jnp.maximum(1 - share, 0)
+
+
+def learn_variance(motion: Motion, stats: dict[str, Any], t: Any, warmup: int) -> Motion:
+    """The motion with the estimator's variance averaged in, in the first `warmup` iterations; then it is fixed."""
+    share = jnp.where(t <= warmup, 1 / t, 0.0)
+    mean = tree_map(lambda m, v: m + share.astype(m.dtype) * (v - m), motion.auxiliary["variance"], stats["variance"])
+    return replace(motion, auxiliary=motion.auxiliary | {"variance": mean})

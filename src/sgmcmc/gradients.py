@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jax
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from sgmcmc._tree import tree_map
 from sgmcmc._types import Batch, PyTree
 from sgmcmc.posterior import Posterior
+from sgmcmc.whitening import Whitening, whitened
 
 
 class Estimator(Protocol):
@@ -21,6 +22,15 @@ class Estimator(Protocol):
 
     @property
     def posterior(self) -> Posterior: ...
+
+    @property
+    def centred(self) -> bool:
+        """Whether its state holds a `Centre`."""
+        ...
+
+    def posterior_at(self, est_state: Any) -> Posterior:
+        """The posterior as a function of what moves."""
+        ...
 
     def estimate(self, position: PyTree, batch: Batch, est_state: Any) -> tuple[PyTree, PyTree, dict[str, Any]]: ...
 
@@ -31,6 +41,10 @@ class Minibatch:
 
     posterior: Posterior
     with_variance: bool = False
+    centred = False
+
+    def posterior_at(self, est_state: Any) -> Posterior:
+        return self.posterior
 
     def estimate(self, position: PyTree, batch: Batch, est_state: PyTree) -> tuple[PyTree, PyTree, dict[str, Any]]:
         if self.with_variance:
@@ -67,6 +81,10 @@ class ControlVariate:
 
     posterior: Posterior
     with_variance: bool = False
+    centred = True
+
+    def posterior_at(self, est_state: Any) -> Posterior:
+        return self.posterior
 
     def estimate(self, position: PyTree, batch: Batch, est_state: Centre) -> tuple[PyTree, PyTree, dict[str, Any]]:
         centre = est_state
@@ -81,13 +99,60 @@ class ControlVariate:
         return tree_map(lambda c, a, b: c + (a - b), constant, here, there), est_state, {}
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WhitenedState:
+    """What `Whitened` carries: the change of variables, and what its estimator carries in these variables."""
+
+    whitening: Whitening
+    inner: PyTree
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """Any estimator in the variables z of a whitening."""
+
+    inner: Minibatch | ControlVariate
+
+    @property
+    def posterior(self) -> Posterior:
+        return self.inner.posterior
+
+    @property
+    def centred(self) -> bool:
+        return self.inner.centred
+
+    def posterior_at(self, est_state: WhitenedState) -> Posterior:
+        return whitened(self.inner.posterior, est_state.whitening)
+
+    def estimate(self, position: PyTree, batch: Batch, est_state: WhitenedState) -> tuple[PyTree, PyTree, dict[str, Any]]:
+        estimator = replace(self.inner, posterior=self.posterior_at(est_state))
+        gradient, inner, stats = estimator.estimate(position, batch, est_state.inner)
+        return gradient, replace(est_state, inner=inner), stats
+
+
+def whitened_centre(centre: Centre, whitening: Whitening) -> Centre:
+    """A centre in the variables of a whitening that starts there."""
+    return replace(centre, position=whitening.zero(), gradient=whitening.pull_back(centre.gradient))
+
+
+def centre_of(est_state: Any) -> Centre | None:
+    """The centre that an estimator's state holds, if any."""
+    inner = est_state.inner if isinstance(est_state, WhitenedState) else est_state
+    return inner if isinstance(inner, Centre) else None
+
+
 def _sum_of_rows(
     constant: PyTree, rows: PyTree, batch: Batch, n_rows: int, est_state: PyTree
 ) -> tuple[PyTree, PyTree, dict[str, Any]]:
-    """The estimate from its rows' terms, and its variance: (N²/n)(1 - n/N) times the sample variance of the terms."""
+    """The estimate from its rows' terms, and its variance, n times the sample variance of the weighted terms.
+
+    That is for rows drawn independently; uniform rows, drawn without replacement, have 1 - n/N of it.
+    """
     n = batch.index.shape[0]
+    alike = batch.weight.ndim == 0
     weights = jnp.broadcast_to(batch.weight, (n,))
     gradient = tree_map(lambda c, g: c + jnp.tensordot(weights, g, axes=1), constant, rows)
-    scale = n_rows**2 / n * (1 - n / n_rows)
-    variance = tree_map(lambda g: scale * jnp.var(g, axis=0, ddof=1), rows)
+    scale = n * (1 - n / n_rows if alike else 1)
+    variance = tree_map(lambda g: scale * jnp.var(jax.vmap(jnp.multiply)(weights, g), axis=0, ddof=1), rows)
     return gradient, est_state, {"variance": variance}

@@ -68,7 +68,7 @@ class Kernel:
         return self._moved(state, t, *carry)
 
     def _moved(self, state: State, step: jax.Array, motion: Motion, est_state: PyTree) -> State:
-        params = self.estimator.posterior.transform.to_params(motion.position)
+        params = self.estimator.posterior_at(est_state).transform.to_params(motion.position)
         return State(step, state.key, params, motion.position, motion.gradient, motion.auxiliary, est_state, state.seed)
 
 

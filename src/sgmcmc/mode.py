@@ -105,15 +105,15 @@ class _Point:
 def find_mode(posterior: Posterior, arrays: dict[str, np.ndarray], start: PyTree, seed: int, progress: Progress) -> Mode:
     """Search from `start`; bounded work whatever the posterior."""
     x, n_rows = join(start), posterior.n_rows
-    sample = _subsample(arrays, subsample_size(n_rows, size(start)), seed)
+    sample = subsample(arrays, subsample_size(n_rows, size(start)), seed)
     used = len(next(iter(sample.values())))
     with Bar(progress, "centre", None, "step") as bar:
         if used < n_rows:
             rough = _Objective(posterior, sample, start, n_rows / used)
-            metric_rows = _subsample(sample, _metric_rows(len(x)), seed)
+            metric_rows = subsample(sample, _metric_rows(len(x)), seed)
             x = _search(rough, x, metric_rows, n_rows, ROUNDS, STEPS_PER_ROUND, bar)[0].x
         whole = _Objective(posterior, arrays, start, 1.0)
-        metric_rows = _subsample(arrays, _metric_rows(len(x)), seed + 1)
+        metric_rows = subsample(arrays, _metric_rows(len(x)), seed + 1)
         rounds, steps = (FULL_ROUNDS, FULL_STEPS_PER_ROUND) if used < n_rows else (ROUNDS, STEPS_PER_ROUND)
         point, distance = _search(whole, x, metric_rows, n_rows, rounds, steps, bar)
     return Mode(as_tree(point.x, start), distance < TOLERANCE, distance, whole.passes)
@@ -179,7 +179,16 @@ def _metric_rows(dimension: int) -> int:
     return METRIC_ROWS if dimension <= LARGEST_DENSE else LARGE_MODEL_METRIC_ROWS
 
 
-def _subsample(arrays: dict[str, np.ndarray], count: int, seed: int) -> dict[str, Any]:
+def keeps_climbing(posterior: Posterior, arrays: dict[str, np.ndarray], start: PyTree, end: PyTree) -> bool:
+    """Whether the log posterior does not fall on the way on from `start` through `end`: then it has no mode there."""
+    objective = _Objective(posterior, arrays, start, 1.0)
+    here, away = join(end), join(end) - join(start)
+    values = [objective(here + further * away)[0] for further in (0.0, 0.5, 1.0, 3.0)]
+    return bool(np.isfinite(values).all() and (np.diff(values) >= -1e-6 * (1 + abs(values[0]))).all())
+
+
+def subsample(arrays: dict[str, np.ndarray], count: int, seed: int) -> dict[str, Any]:
+    """`count` of the rows, in order."""
     n_rows = len(next(iter(arrays.values())))
     if count >= n_rows:
         return arrays

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
@@ -38,6 +39,61 @@ def traces_and_densities(series: Sequence[tuple[str, np.ndarray]], title: str, w
         axes[0][0].legend(loc="upper right", ncols=4, fontsize="small", frameon=False)
     figure.suptitle(f"{title}: traces and posterior densities")
     return figure
+
+
+def overview(
+    series: Sequence[tuple[str, np.ndarray]], inflation: Mapping[str, tuple[float, float]], title: str, verdict: str
+) -> Figure:
+    """Posterior intervals, the inflation of each variance, and the traces of the numbers whose inflation is largest.
+
+    `series`: label and array of chains × draws for each number; `inflation`: value and standard error by label.
+    """
+    names = [name for name, _ in series]
+    figure = Figure(figsize=(12, max(4.2, 1.6 + 0.24 * len(series))), layout="constrained")
+    intervals, ratios, *traces = _panels(figure, min(3, len(series)))
+    place = np.arange(len(series))[::-1]
+    blue, grey = COLOURS[0], "#777777"
+    low, lower, middle, upper, high = np.transpose([np.quantile(x, [0.025, 0.25, 0.5, 0.75, 0.975]) for _, x in series])
+    intervals.axvline(0, color=grey, lw=0.8)
+    intervals.hlines(place, low, high, color=blue, lw=1.6, label="95 % interval")
+    intervals.hlines(place, lower, upper, color=blue, lw=5, label="50 % interval")
+    intervals.plot(middle, place, "o", color="white", ms=3.5, mec=blue, label="median")
+    intervals.set_yticks(place, names, fontsize="small")
+    intervals.set_xlabel("parameter")
+    intervals.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize="small", frameon=False, handlelength=1.2)
+
+    known = [(y, *inflation[name]) for y, name in zip(place, names, strict=True) if name in inflation]
+    ratios.axvspan(0.9, 1.1, color=COLOURS[2], alpha=0.12, lw=0, label="within 10 %")
+    ratios.axvline(1, color=grey, lw=0.8)
+    if known:
+        y, value, error = np.transpose(known)
+        ratios.errorbar(value, y, xerr=2 * error, fmt="o", ms=3.5, lw=1.2, color=COLOURS[4], label="±2 std. errors")
+    ratios.set_yticks(place, [])
+    ratios.set_ylim(intervals.get_ylim())
+    ratios.set_xlabel("variance / posterior's variance")
+    ratios.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize="small", frameon=False, handlelength=1.2)
+
+    worst = sorted(series, key=lambda one: -abs(inflation.get(one[0], (1.0, 0.0))[0] - 1))[: len(traces)]
+    for axes, (label, draws) in zip(traces, worst, strict=True):
+        for chain, values in enumerate(draws):
+            shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), 500)).astype(int))
+            axes.plot(shown + 1, values[shown], lw=0.6, color=COLOURS[chain % len(COLOURS)], label=f"chain {chain + 1}")
+        axes.set_ylabel(label)
+        axes.margins(x=0.01)
+    traces[-1].set_xlabel("stored draw")
+    traces[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize="small", frameon=False)
+    for axes in (intervals, ratios, *traces):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{title}: {verdict}")
+    return figure
+
+
+def _panels(figure: Figure, traces: int) -> list[Axes]:
+    left, right = figure.subfigures(1, 2, width_ratios=[1.25, 1])
+    return [
+        *left.subplots(1, 2, gridspec_kw={"width_ratios": [1.2, 1]}),
+        *right.subplots(traces, sharex=True, squeeze=False)[:, 0],
+    ]
 
 
 def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

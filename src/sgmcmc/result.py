@@ -11,10 +11,26 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from sgmcmc._tree import children, leaf_names
+from sgmcmc._tree import children, labels, leaf_names
 from sgmcmc._types import PyTree, State
-from sgmcmc.diagnostics import QUANTILES, mixing, weighted_mean_sd, weighted_quantiles
+from sgmcmc.decisions import Decisions
+from sgmcmc.diagnostics import (
+    QUANTILES,
+    Pairs,
+    autocorrelation_time,
+    mixing,
+    monte_carlo_error,
+    noise_ratio,
+    weighted_mean_sd,
+    weighted_quantiles,
+)
 from sgmcmc.errors import InputError, SgmcmcWarning
+from sgmcmc.gradients import centre_of
+from sgmcmc.health import UNSEEN, Finding, Health, variances
+from sgmcmc.health import centre as centre_findings
+from sgmcmc.health import mixing as mixing_findings
+from sgmcmc.inflation import Inflation, parameter_inflation
+from sgmcmc.stein import SteinDiscrepancy, stein_discrepancy, zero_variance_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -36,6 +52,8 @@ class Result(Mapping[str, Any]):
         final_state: where to continue from, with `run` of the matching `*_setup` sampler.
         settings: what the run was told and what it decided, with the versions of the software.
         weights: one weight per draw under a step-size schedule, else None. `summary` uses it.
+        decisions: what the library decided, with reasons: `print(result.decisions)`.
+        pairs: draws and gradients for the diagnostics, where the run was asked to `diagnose`.
 
     >>> import numpy as np, sgmcmc
     >>> def log_lik(params, batch):
@@ -45,7 +63,7 @@ class Result(Mapping[str, Any]):
     >>> out["mu"].shape
     (2, 500)
     >>> list(out.summary().columns)
-    ['mean', 'sd', '5%', '50%', '95%', 'ess', 'r_hat']
+    ['mean', 'sd', 'mcse', '5%', '50%', '95%', 'ess', 'r_hat']
     """
 
     draws: PyTree | None
@@ -54,7 +72,10 @@ class Result(Mapping[str, Any]):
     settings: dict[str, Any]
     weights: np.ndarray | None = None
     chained: bool = False
+    pairs: Pairs | None = field(default=None, repr=False)
+    decisions: Decisions = field(default_factory=Decisions)
     _children: dict[str, Any] = field(init=False, repr=False, compare=False)
+    _looked_at: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_children", {} if self.draws is None else children(self.draws))
@@ -77,10 +98,12 @@ class Result(Mapping[str, Any]):
         return f"<Result of {self.settings.get('sampler')}: {shapes or 'no draws kept, see .kept'}>"
 
     def summary(self, max_rows: int = LONGEST_SUMMARY) -> pandas.DataFrame:
-        """Mean, standard deviation, quantiles, effective sample size and R-hat of every number.
+        """Mean, standard deviation, Monte Carlo error of the mean, quantiles, effective sample size and R-hat of every number.
 
-        The last two measure how well the chain mixes, not whether its law is the posterior. With one chain, R-hat
-        compares its halves. Under a step-size schedule mean, sd and quantiles weight each draw by its step size.
+        The last two measure how well the chain mixes, not whether its law is the posterior. That is what `inflation` says, with
+        its standard error, where the run was asked to `diagnose`: the variance of the chain over that of the posterior (of the
+        unconstrained number, under constraints). With one chain, R-hat compares its halves. Under a step-size schedule mean, sd
+        and quantiles weight each draw by its step size.
 
         Args:
             max_rows: describe only the first so many numbers (a network has too many to read).
@@ -90,17 +113,92 @@ class Result(Mapping[str, Any]):
         total = sum(math.prod(draws.shape[2:]) for _, draws in self._named_draws())
         if total > max_rows:
             warnings.warn(f"summary shows {max_rows} of {total} numbers; raise max_rows to see all", SgmcmcWarning, stacklevel=2)
-        columns = ["mean", "sd", *(f"{q:.0%}" for q in QUANTILES), "ess", "r_hat"]
+        columns = ["mean", "sd", "mcse", *(f"{q:.0%}" for q in QUANTILES), "ess", "r_hat"]
         rows, left = {}, max_rows
         for name, draws in self._named_draws():
             flat = draws.reshape(*draws.shape[:2], -1)[..., : max(left, 0)]
             if flat.shape[2] == 0:
                 break
-            table = [*weighted_mean_sd(flat, self.weights), *weighted_quantiles(flat, self.weights), *mixing(flat)]
-            labels = _labels(name, draws.shape[2:])
-            rows.update(dict(zip(labels, np.stack(table, axis=1), strict=False)))
+            error = monte_carlo_error(flat)
+            table = [*weighted_mean_sd(flat, self.weights), error, *weighted_quantiles(flat, self.weights), *mixing(flat)]
+            rows.update(dict(zip(labels(name, draws.shape[2:]), np.stack(table, axis=1), strict=False)))
             left -= flat.shape[2]
-        return pandas.DataFrame.from_dict(rows, orient="index", columns=columns)
+        summary = pandas.DataFrame.from_dict(rows, orient="index", columns=columns)
+        if self.pairs is not None:
+            found = self.inflation()
+            for column, values in (("inflation", found.value), ("inflation_se", found.error)):
+                summary[column] = pandas.Series(values, index=self.pairs.names).reindex(summary.index)
+        return summary
+
+    def inflation(self) -> Inflation:
+        """The variance of the chain over the posterior's, for every unconstrained number, with standard errors.
+
+        Needs a run with `diagnose=True`, as those of `sample` are.
+        """
+        if "inflation" not in self._looked_at:
+            pairs = self._diagnosed("inflation")
+            self._looked_at["inflation"] = parameter_inflation(pairs.positions, pairs.gradients, pairs.factor)
+        return self._looked_at["inflation"]
+
+    def zero_variance_means(self) -> pandas.DataFrame:
+        """Posterior means of the unconstrained numbers with the gradients as control variates, and their Monte Carlo errors.
+
+        The chain's gradients have mean 0 under the posterior, so what their mean in the run happens to be is taken off. `gain`
+        is how many times more draws the plain mean would need. Needs a run with `diagnose=True`.
+        """
+        import pandas
+
+        pairs = self._diagnosed("zero_variance_means")
+        found = zero_variance_mean(pairs.positions, pairs.gradients, pairs.factor, pairs.origin)
+        gain = (found.plain_mcse / found.mcse) ** 2
+        return pandas.DataFrame({"mean": found.mean, "mcse": found.mcse, "gain": gain}, index=pairs.names)
+
+    def stein_discrepancy(self) -> SteinDiscrepancy:
+        """Kernel Stein discrepancy of the draws from the posterior: 0 on average for perfect draws, with a z-score.
+
+        One number for the whole law, where `inflation` looks at variances. Needs a run with `diagnose=True`, and variables of
+        one scale, as `sample` and `precondition` make them: others are divided by their standard deviations first.
+        """
+        pairs = self._diagnosed("stein_discrepancy")
+        scale = pairs.positions.std(axis=(0, 1)) if pairs.factor is None else 1.0
+        positions, gradients = pairs.positions / scale, pairs.gradients * scale
+        return stein_discrepancy(positions, gradients, autocorrelation_time(positions))
+
+    def health(self) -> Health:
+        """What is wrong with this result and what to do about it, in plain words: `print(result.health())`.
+
+        Needs a run with `diagnose=True`, as those of `sample` are. A good result is flagged for its variances less than once in
+        a hundred times.
+
+        >>> import numpy as np, sgmcmc
+        >>> def log_lik(params, batch):
+        ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+        >>> data = {"x": np.random.default_rng(0).normal(size=1000)}
+        >>> out = sgmcmc.sgldcv(log_lik, data, {"mu": 0.0}, 3.0, precondition="laplace", minibatch_size=100,
+        ...                     n_iters=20_000, seed=1, diagnose=True, progress=False)
+        >>> out.health().kinds
+        ('step',)
+        """
+        pairs = self._diagnosed("health")
+        found, every = self.inflation(), pairs.positions.reshape(-1, pairs.positions.shape[-1])
+        ess, r_hat = mixing(pairs.positions)
+        findings = [*variances(found, pairs.names, self._gradient_noise()), *mixing_findings(ess, r_hat, self._directions())]
+        if pairs.origin is not None and centre_of(self.final_state.estimator) is not None:
+            away = np.abs(every.mean(axis=0)) / np.maximum(every.std(axis=0), 1e-30)
+            findings += centre_findings(away, self._directions())
+        if self.settings.get("scheme") == "paper":
+            L = self.settings["L"]
+            seen = (
+                f"The paper's order of updates overstates every variance, by L/(L-1) = {L / (L - 1):.2f} as the step goes to 0."
+            )
+            findings.append(Finding("scheme", seen, "Use scheme='symmetric'."))
+        if "unsettled" in self.decisions:
+            seen = f"The automatic rounds did not settle: {self.decisions['unsettled']}."
+            findings.append(Finding("rounds", seen, "Treat the draws as approximate, or simplify the model's parameters."))
+        notes = ["R-hat and effective sample size tell mixing only, never bias.", UNSEEN]
+        if not found.joint:
+            notes.insert(0, "Too many parameters for the draws: inflation is judged by directions, without their correlations.")
+        return Health(tuple(findings), tuple(notes))
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ `DataTree` with a posterior group; settings go to its attributes.
@@ -119,14 +217,17 @@ class Result(Mapping[str, Any]):
         attributes = {name: str(value) for name, value in self.settings.items()}
         return from_dict({"posterior": draws}, attrs={"posterior": attributes})
 
-    def plot(self, names: list[str] | None = None, max_rows: int = 12) -> Figure:
-        """Traces and densities, a row for each number: a matplotlib figure to show or save.
+    def plot(self, names: list[str] | None = None, max_rows: int | None = None) -> Figure:
+        """A matplotlib figure to show or save.
+
+        Traces and densities, a row for each number; after a run with `diagnose=True`, posterior intervals, the inflation of
+        each variance, and the traces that mix worst.
 
         Args:
             names: the parameters to draw; None draws them all.
-            max_rows: draw at most so many numbers.
+            max_rows: draw at most so many numbers; 12 when left out, or 30 intervals.
         """
-        from sgmcmc.pictures import traces_and_densities
+        from sgmcmc.pictures import overview, traces_and_densities
 
         draws = dict(self._named_draws())
         unknown = [name for name in names or [] if name not in draws]
@@ -136,9 +237,36 @@ class Result(Mapping[str, Any]):
         series = [
             (label, array.reshape(*array.shape[:2], -1)[..., i])
             for name, array in chosen.items()
-            for i, label in enumerate(_labels(name, array.shape[2:]))
+            for i, label in enumerate(labels(name, array.shape[2:]))
         ]
-        return traces_and_densities(series[:max_rows], str(self.settings.get("sampler")), self.weights)
+        title = str(self.settings.get("sampler"))
+        if self.pairs is None:
+            return traces_and_densities(series[: max_rows or 12], title, self.weights)
+        found = self.inflation()
+        by_name = {name: (found.value[i], found.error[i]) for i, name in enumerate(self.pairs.names)}
+        return overview(series[: max_rows or 30], by_name, title, "all checks passed" if self.health().ok else "see health()")
+
+    def _diagnosed(self, what: str) -> Pairs:
+        if self.pairs is None:
+            raise InputError(f"{what} needs the gradients at the draws, which this run did not keep; run it with diagnose=True")
+        if self.pairs.positions.shape[1] < 20:
+            raise InputError(f"{what} needs at least 20 draws; this run has {self.pairs.positions.shape[1]}")
+        return self.pairs
+
+    def _directions(self) -> list[str]:
+        """Names for what moved: the numbers themselves, or directions of a whitening."""
+        pairs = self.pairs
+        assert pairs is not None
+        mixed = pairs.factor is not None and pairs.factor.ndim == 2
+        return [f"direction {i}" for i in range(len(pairs.names))] if mixed else pairs.names
+
+    def _gradient_noise(self) -> np.ndarray:
+        """The variance of the gradient noise over that of the gradient itself, for every number."""
+        pairs = self._diagnosed("health")
+        ratio = noise_ratio(pairs.positions, pairs.gradients)
+        if pairs.factor is None or pairs.factor.ndim == 1:
+            return ratio
+        return pairs.factor**2 @ ratio / np.sum(pairs.factor**2, axis=1)
 
     def _named_draws(self) -> list[tuple[str, np.ndarray]]:
         """Every leaf by name, with axes chain, draw, and its own."""
@@ -149,7 +277,3 @@ class Result(Mapping[str, Any]):
             raise InputError("this result has no draws: the run ended in its burn-in")
         chained = [leaf if self.chained else leaf[None] for leaf in leaves]
         return list(zip(leaf_names(self.draws), chained, strict=True))
-
-
-def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
-    return [name + (f"[{','.join(map(str, index))}]" if index else "") for index in np.ndindex(*shape)]

@@ -16,7 +16,7 @@ from sgmcmc._types import Batch, PyTree, State
 from sgmcmc.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
 from sgmcmc.progress import Bar
 from sgmcmc.sources import Source
-from sgmcmc.summaries import Keep
+from sgmcmc.summaries import Keep, seen_by
 
 LARGEST_CHUNK = 1000
 CHUNK_BYTES = 32 << 20
@@ -45,6 +45,12 @@ class Loop:
     kernel: Kernel
     source: Source
 
+    def with_source(self, source: Source) -> Loop:
+        """The same loop on another source of the same kind and sizes: what was compiled serves it too."""
+        loop = Loop(self.kernel, source)
+        loop.__dict__["_chunk"] = self._chunk
+        return loop
+
     def capacity(self, state: State, n_iters: int, chunk_size: int | None) -> int:
         """Iterations per compiled chunk."""
         if chunk_size is not None:
@@ -69,8 +75,8 @@ class Loop:
         chained, total = n_chains(state) is not None, burn_in + n_iters
         capacity = self.capacity(state, total, chunk_size)
         first_step = int(state.step)
-        carries = tuple(keep.begin(state.params, chained) for keep in keeps)
-        stores = tuple(keep.store(state.params, n_iters // thin, chained) for keep in keeps)
+        carries = tuple(keep.begin(seen_by(keep, state), chained) for keep in keeps)
+        stores = tuple(keep.store(seen_by(keep, state), n_iters // thin, chained) for keep in keeps)
         done, failed, interrupted, finite = 0, None, False, True
         pace = _Pace(capacity)
         try:
@@ -99,7 +105,7 @@ class Loop:
         except KeyboardInterrupt:
             interrupted = True
         kept = zip(keeps, carries, stores, strict=True)
-        values = tuple(keep.finish(state.params, carry, store, chained) for keep, carry, store in kept)
+        values = tuple(keep.finish(seen_by(keep, state), carry, store, chained) for keep, carry, store in kept)
         return Outcome(state, values, max(0, done - burn_in) // thin, failed, interrupted, finite)
 
     def prepare(self, key: jax.Array, step: int) -> PyTree:
@@ -122,7 +128,8 @@ class Loop:
     ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
         advance = self.advance(chained)
         noise = self.noise(state, state.step + 1 + jnp.arange(capacity))
-        works = tuple(keep.open(carry, state.params, capacity, chained) for keep, carry in zip(keeps, carries, strict=True))
+        opened = zip(keeps, carries, strict=True)
+        works = tuple(keep.open(carry, seen_by(keep, state), capacity, chained) for keep, carry in opened)
 
         def goes_on(loop: Any) -> jax.Array:
             return (loop[0] < count) & loop[1]
@@ -135,7 +142,8 @@ class Loop:
             since = state.step - skip
             hit = finite & (since > 0) & (since % thin == 0)
             weight = self.kernel.schedule.weight(state.step, state.position) if self.kernel.schedule.varies else jnp.ones(())
-            works = tuple(keep.update(w, state.params, weight, hit, chained) for keep, w in zip(keeps, works, strict=True))
+            shown = zip(keeps, works, strict=True)
+            works = tuple(keep.update(w, seen_by(keep, state), weight, hit, chained) for keep, w in shown)
             return k + finite, finite, state, (new.position, new.gradient), works
 
         loop = (jnp.int32(0), jnp.bool(True), state, (state.position, state.gradient), works)
@@ -162,9 +170,10 @@ class Loop:
 
     def log_posterior(self, state: State, data: PyTree, entry: PyTree, chained: bool) -> jax.Array:
         """The minibatch estimate of the log posterior, averaged over chains, on the first minibatch of an entry."""
+        posterior = self.kernel.estimator.posterior_at(state.estimator)
 
         def one(position: PyTree, entry: PyTree) -> jax.Array:
-            return self.kernel.estimator.posterior.log_posterior(position, self.source.take(data, _pick(entry, 0)))
+            return posterior.log_posterior(position, self.source.take(data, _pick(entry, 0)))
 
         return jnp.mean(jax.vmap(one)(state.position, entry)) if chained else one(state.position, entry)
 

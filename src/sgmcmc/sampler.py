@@ -6,7 +6,7 @@ import platform
 import secrets
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -15,30 +15,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import leaf_names, shapes, tree_map
+from sgmcmc._tree import join, leaf_names, number_names, shapes, tree_map
 from sgmcmc._types import Batch, PyTree, State
 from sgmcmc.centre import PaperOptimiser, find_centre
-from sgmcmc.checks import check_count
-from sgmcmc.dynamics import PersistentHamiltonian
+from sgmcmc.checks import check_choice, check_count
+from sgmcmc.decisions import Decisions
+from sgmcmc.diagnostics import Pairs, flat_draws
+from sgmcmc.dynamics import Motion
 from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.failures import divergence, first_not_finite
-from sgmcmc.gradients import Centre, ControlVariate
-from sgmcmc.kernel import CHAIN_AXES, Kernel
+from sgmcmc.gradients import WhitenedState, centre_of
+from sgmcmc.kernel import CHAIN_AXES, Kernel, normals
 from sgmcmc.passes import full_log_likelihood
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress, check_progress
 from sgmcmc.result import Result
 from sgmcmc.run import Loop, n_chains
 from sgmcmc.sources import Source
-from sgmcmc.summaries import Keep, Trace
+from sgmcmc.summaries import Keep, PairTrace, Trace
 
-ALONE = "kept"
-"""The name of a keep object that came without one."""
+ALONE, PAIRS = "kept", "pairs of the diagnostics"
+"""The names of a keep object that came without one, and of the one that `diagnose` adds."""
+
+SCATTER_CHAIN = 2**31 - 2
+"""The chain number whose random numbers move chains apart: no real chain has it."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a survey of the posterior at set-up found: where chains start, what the estimator carries, and what was decided."""
+
+    position: PyTree
+    est_state: PyTree
+    decisions: Decisions = field(default_factory=Decisions)
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """A sampler ready to go, made by `sgld_setup` and its five siblings.
+    """A sampler ready to go, made by `sgld_setup` and its siblings.
 
     >>> import numpy as np, sgmcmc
     >>> def log_lik(params, batch):
@@ -59,6 +73,12 @@ class Sampler:
     start: PyTree
     settings: dict[str, Any]
     optimiser: PaperOptimiser | None = None
+    prepared: Prepared | None = None
+
+    @property
+    def _position(self) -> PyTree:
+        """What moves, before it has moved."""
+        return self.start if self.prepared is None else self.prepared.position
 
     @property
     def posterior(self) -> Posterior:
@@ -77,7 +97,9 @@ class Sampler:
         chains = None if n_chains is None else check_count("n_chains", n_chains)
         root = as_key(draw_seed() if seed is None else seed)
         position, est_state = self.start, ()
-        if isinstance(self.kernel.estimator, ControlVariate):
+        if self.prepared is not None:
+            position, est_state = self.prepared.position, self.prepared.est_state
+        elif self.kernel.estimator.centred:
             est_state = find_centre(self.posterior, self.source, self.start, self.optimiser, root, progress)
             position = est_state.position
         keys = jax.random.key_data(jax.vmap(lambda chain: jax.random.fold_in(root, chain))(jnp.arange(chains or 1)))
@@ -85,7 +107,7 @@ class Sampler:
             keys = keys[0]
         else:
             position = tree_map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), position)
-        plan = self._loop.prepare(keys, -1)  # iteration 0: the gradient at the start
+        plan = self.loop.prepare(keys, -1)  # iteration 0: the gradient at the start
         state = self._start(
             (keys, jax.random.key_data(root), position, est_state), self.source.data, plan, chained=chains is not None
         )
@@ -105,10 +127,10 @@ class Sampler:
         """
         chained = n_chains(state) is not None
         if batch is None:
-            plan = self._loop.prepare(state.key, int(state.step))
-            new = self._loop.single_step(state, self.source.data, plan, chained=chained)
+            plan = self.loop.prepare(state.key, int(state.step))
+            new = self.loop.single_step(state, self.source.data, plan, chained=chained)
         else:
-            new = self._loop.step_on(state, self._own_batch(batch), chained=chained)
+            new = self.loop.step_on(state, self._own_batch(batch), chained=chained)
         self._raise_if_diverged((new.position, new.gradient), self._result(state))
         return new
 
@@ -120,6 +142,7 @@ class Sampler:
         burn_in: int = 0,
         thin: int = 1,
         keep: Keep | Mapping[str, Keep] | None = None,
+        diagnose: bool = False,
         progress: Progress = True,
         chunk_size: int | None = None,
     ) -> Result:
@@ -131,21 +154,27 @@ class Sampler:
             burn_in: iterations run first and not stored.
             thin: store every `thin`-th iteration.
             keep: what to store instead of every draw: an object such as `Moments()`, or a dict of them by name.
+            diagnose: also keep the gradient at every draw, for `Result.health` and its companions. Takes as much memory again
+                as the draws, or twice as much under `precondition`.
             progress: True shows a bar, False nothing; a function is called with the figures.
             chunk_size: iterations per compiled call; changes speed, never the draws.
         """
-        self.check_run(n_iters=n_iters, burn_in=burn_in, thin=thin, keep=keep, progress=progress, chunk_size=chunk_size)
+        self.check_run(n_iters, burn_in, thin, keep, diagnose, progress, chunk_size)
         self._refuse_foreign(state)
-        keeps = named_keeps(keep)
+        keeps = named_keeps(keep) | ({PAIRS: PairTrace()} if diagnose else {})
         first_stored = int(state.step) + burn_in + thin
         self._warn_of_early_draws(first_stored - thin)
         with Bar(progress, self.name, burn_in + n_iters) as bar:
-            outcome = self._loop.run(state, n_iters, burn_in, thin, tuple(keeps.values()), bar, chunk_size)
+            outcome = self.loop.run(state, n_iters, burn_in, thin, tuple(keeps.values()), bar, chunk_size)
         told = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin, "n_chains": n_chains(state)}
-        result = self._result(outcome.state, keep, dict(zip(keeps, outcome.values, strict=True)), told)
+        values = dict(zip(keeps, outcome.values, strict=True))
+        pairs = values.pop(PAIRS, None)
+        result = self._result(outcome.state, keep, values, told)
+        if pairs is not None:
+            result = replace(result, pairs=self._pairs(pairs, outcome.state))
         trace = trace_of(keeps)
         if trace is not None:
-            draws, stride = outcome.values[list(keeps).index(trace)], thin * getattr(keeps[trace], "thin", 1)
+            draws, stride = values[trace], thin * getattr(keeps[trace], "thin", 1)
             steps = first_stored - thin + stride * (1 + np.arange(outcome.stored * thin // stride))
             result = replace(result, draws=draws, weights=self._weights(steps))
         if not outcome.finite and outcome.failed_at is None:
@@ -165,9 +194,9 @@ class Sampler:
         """Run compiled chunks and hand out the state after every `every` iterations: your own loop at full speed."""
         n_iters, every = check_count("n_iters", n_iters), check_count("every", every)
         with Bar(check_progress(progress), self.name, n_iters) as bar:
-            chunk_size = self._loop.capacity(state, every, None)
+            chunk_size = self.loop.capacity(state, every, None)
             for done in range(0, n_iters, every):
-                outcome = self._loop.run(state, min(every, n_iters - done), 0, 1, (), bar, chunk_size)
+                outcome = self.loop.run(state, min(every, n_iters - done), 0, 1, (), bar, chunk_size)
                 self._raise_if_diverged(outcome.failed_at, self._result(outcome.state))
                 if outcome.interrupted:
                     raise KeyboardInterrupt
@@ -182,12 +211,21 @@ class Sampler:
             if np.shape(new) != old.shape:
                 raise InputError(f"params[{name!r}] has shape {np.shape(new)}; expected {old.shape}, as in the state")
         params = tree_map(lambda x, old: jnp.asarray(x, old.dtype), params, state.params)
-        position = self.posterior.transform.to_position(params)
+        to_position = self.kernel.estimator.posterior_at(state.estimator).transform.to_position
+        position = jax.vmap(to_position)(params) if n_chains(state) is not None else to_position(params)
         culprit = first_not_finite(position, position, n_chains(state) is not None)
         if culprit is not None:
             raise InputError(f"params[{culprit.parameter!r}] is not finite, or outside its constraint; expected a value inside")
-        plan = self._loop.prepare(state.key, int(state.step) - 1)
+        plan = self.loop.prepare(state.key, int(state.step) - 1)
         moved = replace(state, position=position, params=params)
+        return self._place(moved, self.source.data, plan, chained=n_chains(state) is not None)
+
+    def scatter(self, state: State, width: float) -> State:
+        """The chains of a state moved apart: each to a normal distance of `width`, in the variables that move."""
+        key = jax.random.fold_in(jax.random.wrap_key_data(state.seed), SCATTER_CHAIN)
+        away = tree_map(lambda x: width * x, normals(key, (), state.position))
+        plan = self.loop.prepare(state.key, int(state.step) - 1)
+        moved = replace(state, position=tree_map(jnp.add, state.position, away))
         return self._place(moved, self.source.data, plan, chained=n_chains(state) is not None)
 
     def log_posterior(self, state: State, *, full: bool = False) -> np.ndarray:
@@ -197,23 +235,24 @@ class Sampler:
         """
         chains = n_chains(state)
         if not full:
-            plan = self._loop.prepare(state.key, int(state.step) - 1)
+            plan = self.loop.prepare(state.key, int(state.step) - 1)
             return np.asarray(self._estimate(state, self.source.data, plan, chained=chains is not None))
         if chains is None:
-            return np.asarray(self._full_log_posterior(state.position))
-        return np.asarray([self._full_log_posterior(tree_map(lambda x, c=c: x[c], state.position)) for c in range(chains)])
+            return np.asarray(self._full_log_posterior(state.params))
+        return np.asarray([self._full_log_posterior(tree_map(lambda x, c=c: x[c], state.params)) for c in range(chains)])
 
     def check_run(
-        self, n_iters: Any = 1, burn_in: Any = 0, thin: Any = 1, keep: Any = None, progress: Any = False, chunk_size: Any = None
-    ) -> None:
+        self, n_iters: Any = 1, burn_in: Any = 0, thin: Any = 1, keep: Any = None, diagnose: Any = False, progress: Any = False,
+        chunk_size: Any = None,
+    ) -> None:  # fmt: skip
         """Refuse what `run` would refuse, without running."""
-        check_count("n_iters", n_iters)
-        check_count("burn_in", burn_in, least=0)
-        if check_count("thin", thin) > n_iters:
-            raise InputError(f"thin is {thin} for {n_iters} iterations, which stores nothing; expected at most n_iters")
+        check_run_numbers(n_iters, burn_in, thin, diagnose, progress)
         if chunk_size is not None:
             check_count("chunk_size", chunk_size)
-        check_progress(progress)
+        if diagnose and self.kernel.schedule.varies:
+            raise InputError(
+                "diagnose=True came with a stepsize that changes; the diagnostics need a chain with one law, so fix it"
+            )
         for name, one in named_keeps(keep).items():
             if isinstance(one, Trace) and one.thin > n_iters // thin:
                 raise InputError(
@@ -226,7 +265,8 @@ class Sampler:
                 raise InputError(f"keep[{name!r}] failed on params: {type(error).__name__}: {error}") from error
 
     @cached_property
-    def _loop(self) -> Loop:
+    def loop(self) -> Loop:
+        """The compiled loop."""
         return Loop(self.kernel, self.source)
 
     @cached_property
@@ -235,28 +275,30 @@ class Sampler:
             key, seed, position, est_state = argument
             return self.kernel.start(key, seed, position, batch, est_state)
 
-        return self._loop.on_one_batch(start, (0, None, 0, None), CHAIN_AXES)
+        return self.loop.on_one_batch(start, (0, None, 0, None), CHAIN_AXES)
 
     @cached_property
     def _place(self) -> Any:
-        return self._loop.on_one_batch(self.kernel.place, CHAIN_AXES, CHAIN_AXES)
+        return self.loop.on_one_batch(self.kernel.place, CHAIN_AXES, CHAIN_AXES)
 
     @cached_property
     def _estimate(self) -> Any:
-        return self._loop.on_one_batch(lambda state, batch: self.posterior.log_posterior(state.position, batch), CHAIN_AXES, 0)
+        def estimate(state: State, batch: Batch) -> jax.Array:
+            return self.kernel.estimator.posterior_at(state.estimator).log_posterior(state.position, batch)
 
-    def _full_log_posterior(self, position: PyTree) -> float:
+        return self.loop.on_one_batch(estimate, CHAIN_AXES, 0)
+
+    def _full_log_posterior(self, params: PyTree) -> float:
+        position = self.posterior.transform.to_position(params)
         prior = float(self.posterior.log_density_prior(position))
         return full_log_likelihood(self.posterior, position, self.source.arrays) + prior
 
     def _refuse_foreign(self, state: State) -> None:
         """A state belongs to the set-up that made it."""
-        d = tree_map(jnp.zeros_like, self.start)
-        carried = set(self.kernel.dynamics.start(self.start, d, d))
-        same = set(state.auxiliary) == carried and isinstance(state.estimator, Centre) == isinstance(
-            self.kernel.estimator, ControlVariate
-        )
-        if not same or jax.tree.structure(state.position) != jax.tree.structure(self.start):
+        d = tree_map(jnp.zeros_like, self._position)
+        carried = set(self.kernel.dynamics.start(self._position, d, d))
+        same = set(state.auxiliary) == carried and (centre_of(state.estimator) is not None) == self.kernel.estimator.centred
+        if not same or jax.tree.structure(state.position) != jax.tree.structure(self._position):
             raise InputError(
                 f"state was made by another sampler than this {self.name}; make one with init, and move it with replace"
             )
@@ -276,7 +318,7 @@ class Sampler:
     def _weights(self, steps: np.ndarray) -> np.ndarray | None:
         if not self.kernel.schedule.varies:
             return None
-        weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self.start)))
+        weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self._position)))
         return np.asarray(weight(jnp.asarray(steps)))
 
     def _result(self, state: State, keep: Any = None, values: Mapping[str, Any] | None = None, told: Any = None) -> Result:
@@ -293,7 +335,20 @@ class Sampler:
         kept: Any = {} if keep is None or values is None else dict(values)
         if keep is not None and not isinstance(keep, Mapping):
             kept = kept[ALONE]
-        return Result(None, kept, state, settings, chained=n_chains(state) is not None)
+        decisions = Decisions() if self.prepared is None else self.prepared.decisions
+        return Result(None, kept, state, settings, chained=n_chains(state) is not None, decisions=decisions)
+
+    def _pairs(self, pairs: PyTree, state: State) -> Pairs:
+        """Positions and gradients as the diagnostics take them: chain, draw, number."""
+        chained = n_chains(state) is not None
+        whitening = state.estimator.whitening if isinstance(state.estimator, WhitenedState) else None
+        return Pairs(
+            flat_draws(pairs["position"], chained),
+            flat_draws(pairs["gradient"], chained),
+            number_names(self.start),
+            None if whitening is None else np.asarray(whitening.factor) if whitening.dense else join(whitening.factor),
+            None if whitening is None else join(whitening.origin),
+        )
 
     def _raise_if_diverged(self, attempted: Any, result: Result) -> None:
         culprit = None if attempted is None else first_not_finite(attempted[0], attempted[1], result.chained)
@@ -311,19 +366,33 @@ class Sampler:
             )
 
     def _warn_of_noise(self, state: State) -> None:
-        dynamics = self.kernel.dynamics
-        if not isinstance(dynamics, PersistentHamiltonian) or not dynamics.warmup:
+        if "variance" not in state.auxiliary:
             return
-        eps = self.kernel.schedule.at(state.step, self.start)
-        shares = tree_map(lambda e, v, a: float(jnp.max(e * v / 2 / a)), eps, state.auxiliary["variance"], dynamics.alpha)
+        eps = self.kernel.schedule.at(state.step, self._position)
+        motion = Motion(state.position, state.gradient, state.auxiliary)
+        shares = tree_map(jnp.max, self.kernel.dynamics.noise_share(motion, eps))
         for name, share in zip(leaf_names(shares), jax.tree.leaves(shares), strict=True):
             if share > 0.9:
                 warnings.warn(
                     f"the minibatch noise in {name!r} makes up {share:.0%} of what the friction removes, too much for the noise "
-                    "estimate to correct; raise alpha or minibatch_size, lower stepsize, or use sghmccv",
+                    "estimate to correct; raise alpha or minibatch_size, lower stepsize, or use control variates",
                     SgmcmcWarning,
                     stacklevel=3,
                 )
+
+
+def check_run_numbers(
+    n_iters: Any = 1, burn_in: Any = 0, thin: Any = 1, diagnose: Any = False, progress: Any = False, n_chains: Any = None
+) -> None:
+    """Refuse arguments of a run that are wrong for every sampler."""
+    check_count("n_iters", n_iters)
+    check_count("burn_in", burn_in, least=0)
+    if check_count("thin", thin) > n_iters:
+        raise InputError(f"thin is {thin} for {n_iters} iterations, which stores nothing; expected at most n_iters")
+    check_progress(progress)
+    check_choice("diagnose", diagnose, (True, False))
+    if n_chains is not None:
+        check_count("n_chains", n_chains)
 
 
 def named_keeps(keep: Any) -> dict[str, Keep]:
@@ -367,9 +436,8 @@ def seed_number(seed: jax.Array) -> int | np.ndarray:
 
 
 def _centre_figures(state: State) -> dict[str, Any]:
-    if not isinstance(state.estimator, Centre):
-        return {}
-    return {"centre_converged": bool(state.estimator.converged), "centre_distance": float(state.estimator.distance)}
+    centre = centre_of(state.estimator)
+    return {} if centre is None else {"centre_converged": bool(centre.converged), "centre_distance": float(centre.distance)}
 
 
 def versions() -> dict[str, str]:

@@ -23,7 +23,7 @@ def sgld(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **opt
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
         dataset: a dict of arrays, rows on the first axis.
         params: starting values: any tree of floats.
-        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, or a function of the iteration.
+        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         **options: see `RunOptions`.
 
     >>> import numpy as np, sgmcmc
@@ -76,7 +76,7 @@ def sghmc(
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
         dataset: a dict of arrays, rows on the first axis.
         params: starting values: any tree of floats.
-        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, or a function of the iteration.
+        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         alpha: friction per leap, between 0 and 1: a number or a tree like `params`.
         L: leaps per iteration. None never draws the momentum anew: ν' = (1-α)ν + ε ĝ(θ) + N(0, 2(α-β̂)ε); θ' = θ + ν'.
         scheme: `"symmetric"`, or `"paper"` for the equations as the paper has them.
@@ -140,7 +140,7 @@ def sgnht(
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
         dataset: a dict of arrays, rows on the first axis.
         params: starting values: any tree of floats.
-        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, or a function of the iteration.
+        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         a: the injected noise and the thermostats' start: a number or a tree like `params`.
         **options: see `RunOptions`.
 
@@ -191,7 +191,7 @@ def sgldcv(
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
         dataset: a dict of arrays, rows on the first axis.
         params: where the search for the centre starts: any tree of floats.
-        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, or a function of the iteration.
+        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         opt_stepsize: step size of the paper's search, `n_iters_opt` steps of stochastic gradient ascent; left out, the
             centre is found automatically.
         n_iters_opt: steps of the paper's search.
@@ -255,7 +255,7 @@ def sghmccv(
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
         dataset: a dict of arrays, rows on the first axis.
         params: where the search for the centre starts: any tree of floats.
-        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, or a function of the iteration.
+        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         opt_stepsize: as in `sgldcv`.
         n_iters_opt: as in `sgldcv`.
         alpha: as in `sghmc`.
@@ -327,7 +327,7 @@ def sgnhtcv(
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
         dataset: a dict of arrays, rows on the first axis.
         params: where the search for the centre starts: any tree of floats.
-        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, or a function of the iteration.
+        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         opt_stepsize: as in `sgldcv`.
         n_iters_opt: as in `sgldcv`.
         a: as in `sgnht`.

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc._tree import shapes, size, tree_map
-from sgmcmc._types import PyTree
+from sgmcmc._types import PyTree, State
 from sgmcmc.errors import InputError
 
 
@@ -118,6 +118,19 @@ class Trace:
             return shapes(params)
         look = _over_chains(self.function, chained)
         return jax.eval_shape(lambda p: tree_map(jnp.asarray, look(p)), shapes(params))
+
+
+@dataclass(frozen=True)
+class PairTrace(Trace):
+    """Keep what moves and its gradient there, as pairs: what the diagnostics work on."""
+
+    def view(self, state: State) -> PyTree:
+        return {"position": state.position, "gradient": state.gradient}
+
+
+def seen_by(keep: Keep, state: State) -> PyTree:
+    """What a keep object looks at: the parameters, unless it asks for more of the state."""
+    return keep.view(state) if isinstance(keep, PairTrace) else state.params
 
 
 class TraceStore:

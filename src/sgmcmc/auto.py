@@ -1,0 +1,170 @@
+"""`sample`: nothing to tune."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from sgmcmc._tree import tree_map
+from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
+from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, unsettled
+from sgmcmc.checks import check_count
+from sgmcmc.composition import check_problem
+from sgmcmc.diagnostics import flat_draws, mixing
+from sgmcmc.errors import SgmcmcWarning
+from sgmcmc.progress import Progress, check_progress
+from sgmcmc.result import Result
+from sgmcmc.sampler import as_key, draw_seed, seed_number
+from sgmcmc.survey import take_survey
+
+DRAWS_PER_TIME = 6
+"""Draws stored per autocorrelation time, the longest of all numbers: more would add little to the shorter ones."""
+
+LONGEST_THIN = 10
+PAIRED_NUMBERS = 50_000_000
+"""Numbers of draws up to which their gradients are kept too."""
+
+LONGEST_RUN = 32
+"""Times the draws asked for, that a run may be made longer to reach `target_ess`."""
+
+
+def sample(
+    log_lik: LogLik,
+    dataset: Dataset,
+    params: PyTree,
+    *,
+    log_prior: LogPrior | None = None,
+    constraints: Mapping[str, Any] | None = None,
+    draws: int = 2500,
+    chains: int = 4,
+    target_ess: int | None = None,
+    seed: Any = None,
+    progress: Progress = True,
+) -> Result:
+    """Draws from the posterior with nothing to tune: no step size, no minibatch size, no optimiser.
+
+    Finds the mode and the curvature there, changes variables so that the posterior is near a unit ball, measures which rows
+    make the noise of minibatch gradients, and runs chains of `baoacv` with just enough rows. Then it checks, and where a
+    check fails moves the centre, the scales and the rows to where the chains went. Posteriors that are no bowl, such as those
+    of networks, are sampled with plain gradients; data so few that exact gradients are cheaper, with those. What was decided
+    is in `decisions`, and how far to trust it in `health()`: print both.
+
+    Args:
+        log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
+        dataset: a dict of arrays, rows on the first axis.
+        params: where the search for the mode starts: any tree of floats.
+        log_prior: `log_prior(params)`, a scalar; a flat prior when left out.
+        constraints: NumPyro constraints by parameter name, such as `{"sigma": constraints.positive}`.
+        draws: stored per chain, after the warm-up.
+        chains: started apart from each other, so that `r_hat` has something to say.
+        target_ess: go on until every number's effective sample size is at least this, for at most 32 times `draws`.
+        seed: a whole number or a JAX key; left out, one is drawn and recorded in `settings`.
+        progress: True (the default) shows a bar for every stage, False nothing; a function is called with the figures.
+
+    >>> import numpy as np, sgmcmc
+    >>> x = np.random.default_rng(0).normal(1.0, 2.0, 20_000)
+    >>> def log_lik(params, batch):
+    ...     return sgmcmc.distributions.Normal(params["mu"], params["sigma"]).log_prob(batch["x"]).sum()
+    >>> fit = sgmcmc.sample(log_lik, {"x": x}, {"mu": 0.0, "sigma": 1.0},
+    ...                     constraints={"sigma": sgmcmc.constraints.positive}, seed=1, progress=False)
+    >>> fit["mu"].shape, bool(abs(fit["mu"].std() / (2 / np.sqrt(20_000)) - 1) < 0.1)
+    ((4, 2500), True)
+    >>> fit.health().ok
+    True
+    """
+    check_progress(progress)
+    check_count("draws", draws, least=20)
+    check_count("chains", chains)
+    if target_ess is not None:
+        check_count("target_ess", target_ess)
+    root = as_key(draw_seed() if seed is None else seed)
+    posterior, arrays, position = check_problem(log_lik, dataset, params, log_prior, constraints)
+    number = int(jax.random.randint(root, (), 0, 2**31 - 100))
+    survey = take_survey(posterior, arrays, position, number, progress)
+    adaptation = Adaptation(posterior, arrays, position, chains, root, number, progress)
+    trial = adaptation.adapt(survey)
+    while True:
+        result = _run(trial, draws, progress)
+        complaint = _complaint(adaptation, trial, result)
+        if complaint is None or trial.round >= ROUNDS:
+            break
+        trial = adaptation.tuned(adaptation.again(_showing(trial, result), complaint))
+    if target_ess is not None:
+        result = _extended(trial, result, target_ess, draws, progress)
+    decisions = result.decisions if complaint is None or "fallback" in trial.decisions else unsettled(result.decisions, complaint)
+    result = replace(result, decisions=decisions, settings=result.settings | {"seed": seed_number(jax.random.key_data(root))})
+    _warn(result)
+    return result
+
+
+def _run(trial: Trial, draws: int, progress: Progress) -> Result:
+    thin = max(1, min(LONGEST_THIN, round(trial.autocorrelation / DRAWS_PER_TIME)))
+    numbers = trial.positions.shape[0] * trial.positions.shape[2] * draws
+    paired = numbers <= PAIRED_NUMBERS
+    told = trial.decisions.and_then(
+        "thin", thin, f"Of the steps {'every one' if thin == 1 else f'one in {thin}'} is stored: neighbours are much alike."
+    )
+    if not paired:
+        told = told.and_then("diagnose", False, f"{numbers:,} numbers are drawn: too many to keep their gradients as well.")
+    result = trial.sampler.run(trial.state, draws * thin, thin=thin, diagnose=paired, progress=progress)
+    return replace(result, decisions=told)
+
+
+def _complaint(adaptation: Adaptation, trial: Trial, result: Result) -> str | None:
+    """What the checks of a trial say of the whole run."""
+    if result.pairs is None or not trial.design.centred:
+        return None
+    return adaptation.complaint(_showing(trial, result))
+
+
+def _showing(trial: Trial, result: Result) -> Trial:
+    """The trial, with the run's pairs in the place of its own."""
+    assert result.pairs is not None
+    return replace(trial, state=result.final_state, positions=result.pairs.positions, gradients=result.pairs.gradients)
+
+
+def _extended(trial: Trial, result: Result, target: int, draws: int, progress: Progress) -> Result:
+    """More draws from where the run ended, until the effective sample size is reached or the run is too long."""
+    made, thin = draws, result.decisions["thin"]
+    while (ess := _least_ess(result)) < target and made < LONGEST_RUN * draws:
+        more = min(max(math.ceil(1.1 * made * (target / max(ess, 1.0) - 1)), 20), LONGEST_RUN * draws - made)
+        further = trial.sampler.run(
+            result.final_state, more * thin, thin=thin, diagnose=result.pairs is not None, progress=progress
+        )
+        result, made = _joined(result, further), made + more
+    sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."
+    return replace(result, decisions=result.decisions.and_then("target_ess", ess, sentence))
+
+
+def _joined(first: Result, then: Result) -> Result:
+    """Two runs of the same chains, one after the other."""
+
+    def join(a: Any, b: Any) -> Any:
+        return np.concatenate([a, b], axis=1)
+
+    pairs = first.pairs
+    if pairs is not None and then.pairs is not None:
+        pairs = replace(
+            pairs, positions=join(pairs.positions, then.pairs.positions), gradients=join(pairs.gradients, then.pairs.gradients)
+        )
+    settings = then.settings | {"n_iters": first.settings["n_iters"] + then.settings["n_iters"]}
+    return replace(then, draws=tree_map(join, first.draws, then.draws), pairs=pairs, settings=settings, decisions=first.decisions)
+
+
+def _least_ess(result: Result) -> float:
+    ess, _ = mixing(flat_draws(result.draws, True))
+    return float(np.nanmin(ess))
+
+
+def _warn(result: Result) -> None:
+    if result.pairs is None or result.pairs.positions.shape[1] < 20:
+        return
+    health = result.health()
+    if not health.ok:
+        warnings.warn(f"{health.findings[0]} See health() for all checks.", SgmcmcWarning, stacklevel=3)

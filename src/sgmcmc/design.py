@@ -1,0 +1,258 @@
+"""How a posterior is to be sampled, decided from its survey: variables, estimator, rows per step, step size.
+
+In the variables of a whitening the posterior is near N(0, I), so the step size has no units and nothing depends on the
+number of rows or their scaling. What is left to choose is the number of rows per step, by the noise that they make.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._tree import flat, size, split, tree_map
+from sgmcmc._types import PyTree, Rows
+from sgmcmc.curvature import dense_whitening
+from sgmcmc.decisions import Decisions
+from sgmcmc.dynamics import BAOA, noise_amplification
+from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, WhitenedState, whitened_centre
+from sgmcmc.importance import make_importance_rows, mixed
+from sgmcmc.kernel import Kernel
+from sgmcmc.mode import subsample
+from sgmcmc.passes import full_sum
+from sgmcmc.pilot import Pilot, posterior_points
+from sgmcmc.posterior import Posterior
+from sgmcmc.progress import Bar, Progress
+from sgmcmc.schedules import Schedule
+from sgmcmc.sources import AllRows, Source, make_source
+from sgmcmc.whitening import Whitening, whitened
+
+STEP, FRICTION = 0.49, 0.5
+"""ε = 0.7² and α of `BAOA` on a unit Gaussian: an autocorrelation time of 2.7 steps, and 0.42 of the noise in the variance."""
+
+NOISE = 0.05
+"""The part of the variance that minibatch noise may make up, before it is corrected for."""
+
+FEWEST_ROWS = 32
+MOST_WORK = 2_000_000
+"""Rows × parameters of a step: where the noise would need more, the step becomes smaller instead."""
+
+PLAIN_ROWS, PLAIN_STEP, LEAST_FRICTION = 512, 0.25, 0.02
+POWER_ROWS, POWER_ITERATIONS = 20_000, 30
+
+
+@dataclass(frozen=True)
+class Design:
+    """Everything a chain needs, and the sentences that say why.
+
+    Attributes:
+        kernel: estimator, dynamics and step size.
+        source: where its rows come from; all of them where full gradients are cheaper.
+        est_state: the whitening and the centre.
+        variance: of the gradient noise in every direction, for which the dynamics make up.
+        amplification: how much of the variance of a chain a unit of it adds.
+        probabilities: of the rows, or None where all are alike.
+    """
+
+    kernel: Kernel
+    source: Source
+    est_state: WhitenedState
+    variance: np.ndarray
+    amplification: float
+    probabilities: np.ndarray | None
+    decisions: Decisions
+
+    @property
+    def whitening(self) -> Whitening:
+        return self.est_state.whitening
+
+    @property
+    def centred(self) -> bool:
+        return self.kernel.estimator.centred
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For the record of a result."""
+        return {
+            "stepsize": self.decisions["stepsize"],
+            "minibatch_size": self.source.batch_size,
+            "n_rows": self.source.n_rows,
+            "rows": self.source.kind,
+            "precondition": "laplace" if self.whitening.dense else "diagonal",
+        }
+
+    def noise_share(self, per_row: np.ndarray) -> float:
+        """The part of a chain's variance that noise makes up in its loudest direction, given its covariance per single row."""
+        return self.amplification * loudest(per_row) / self.source.batch_size
+
+
+def control_variates(
+    posterior: Posterior, arrays: dict[str, np.ndarray], centre: Centre, whitening: Whitening, seed: int, progress: Progress
+) -> Design:
+    """Control variates about the centre, rows drawn by how much they matter, as many as keep the noise low."""
+    n_rows, d = posterior.n_rows, size(whitening.origin)
+    points = posterior_points(whitening, seed)
+    if not whitening.dense:
+        steepest = largest_curvature(posterior, arrays, whitening, seed)
+        whitening, points = shrunk(whitening, steepest), points * math.sqrt(steepest)
+    pilot = Pilot(posterior, arrays, centred=True)
+    with Bar(progress, "row weights", n_rows, "row") as bar:
+        probabilities = mixed(pilot.scores(whitening, seed, bar))
+    per_row = pilot.noise(whitening, points, probabilities, seed + 2)
+    eps, n, because = rows_and_step(loudest(per_row), n_rows, d)
+    if 2 * n >= n_rows:
+        return full_gradients(posterior, arrays, whitening, n)
+    alike = loudest(pilot.noise(whitening, points, None, seed + 3)) / max(loudest(per_row), 1e-30)
+    if whitening.dense:
+        values, vectors = np.linalg.eigh(per_row)
+        whitening, per_row = rotated(whitening, vectors), np.maximum(values, 0)
+    told = Decisions().and_then(
+        "minibatch_size",
+        n,
+        f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; drawn alike, "
+        f"about {alike:.3g} times as many would be needed.",
+    )
+    return _baoa(
+        Whitened(ControlVariate(posterior)),
+        WhitenedState(whitening, whitened_centre(centre, whitening)),
+        make_importance_rows(arrays, n, probabilities),
+        per_row / n,
+        probabilities,
+        told,
+        eps,
+    )
+
+
+def full_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, needed: int) -> Design:
+    """All rows in every step: exact gradients, for data so few that this is cheaper."""
+    n_rows = posterior.n_rows
+    told = Decisions().and_then(
+        "minibatch_size",
+        n_rows,
+        f"Each step uses all {n_rows:,} rows: a minibatch would need {needed:,} of them, and those twice, at the draw and at the "
+        "centre, so exact gradients are cheaper.",
+    )
+    state, silence = WhitenedState(whitening, ()), np.zeros(size(whitening.origin))
+    return _baoa(Whitened(Minibatch(posterior)), state, AllRows(arrays, n_rows), silence, None, told, STEP)
+
+
+def plain_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, seed: int, why: str) -> Design:
+    """Without control variates: for posteriors that are no bowl, such as those of networks.
+
+    Scales from the curvature's diagonal, the step from its largest eigenvalue, the friction from the noise.
+    """
+    n_rows, n = posterior.n_rows, min(PLAIN_ROWS, posterior.n_rows)
+    scales = on_the_diagonal(whitening)
+    scales = shrunk(scales, largest_curvature(posterior, arrays, scales, seed))
+    per_row = Pilot(posterior, arrays, centred=False).noise(scales, np.zeros((1, size(scales.origin))), None, seed)
+    variance = per_row / n * (1 - n / n_rows)
+    eps = PLAIN_STEP
+    ratio = eps * loudest(variance) / (4 * NOISE)
+    if ratio > 1:
+        eps, ratio = eps / ratio, 1.0
+    friction = max(2 * ratio / (1 + ratio), LEAST_FRICTION)
+    told = Decisions().and_then("fallback", why, f"No control variates: {why}. The chains use plain minibatch gradients instead.")
+    told = told.and_then("minibatch_size", n, f"Each step looks at {n:,} of the {n_rows:,} rows, drawn at random.")
+    state, source = WhitenedState(scales, ()), make_source(arrays, n, "random")
+    return _baoa(Whitened(Minibatch(posterior)), state, source, variance, None, told, eps, friction)
+
+
+def _baoa(
+    estimator: Whitened, est_state: WhitenedState, source: Source, variance: np.ndarray, probabilities: np.ndarray | None,
+    told: Decisions, eps: float, friction: float = FRICTION,
+) -> Design:  # fmt: skip
+    """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known everywhere."""
+    whitening = est_state.whitening
+    like, curvature = whitening.zero(), 1.0 if whitening.dense else 0.0
+
+    def all_of_it(value: float) -> PyTree:
+        return tree_map(lambda x: jnp.asarray(value, x.dtype), like)
+
+    kind = "all correlations removed" if whitening.dense else "each parameter divided by its own scale"
+    told = told.and_then(
+        "stepsize",
+        eps,
+        f"The step is {math.sqrt(eps):.2g}, in variables in which the posterior's steepest direction has standard deviation 1 "
+        f"({kind}), and the momentum loses {friction:.0%} of itself per step.",
+    )
+    dynamics = BAOA(all_of_it(friction), curvature, corrected=estimator.centred)
+    kernel = Kernel(estimator, dynamics, Schedule(all_of_it(eps), None, ("z",) * len(jax.tree.leaves(like))))
+    amplification = float(noise_amplification(eps, friction, curvature))
+    return Design(kernel, source, est_state, variance, amplification, probabilities, told)
+
+
+def rows_and_step(noise: float, n_rows: int, dimension: int) -> tuple[float, int, str]:
+    """ε and n for a noise per single row: n for the full step, or the most that is affordable and a smaller step."""
+
+    def needed(eps: float) -> float:
+        return float(noise_amplification(eps, FRICTION, 1.0)) * noise / NOISE
+
+    n = min(n_rows, max(FEWEST_ROWS, math.ceil(needed(STEP))))
+    most = max(FEWEST_ROWS, MOST_WORK // dimension)
+    because = f"enough to keep their noise at {NOISE:.0%} of the variance, which is then corrected for"
+    if n <= most or 2 * n >= n_rows <= 2 * most:
+        return STEP, n, because
+    eps = STEP
+    while needed(eps) > most:
+        eps *= 0.9
+    return eps, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"
+
+
+def largest_curvature(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, seed: int) -> float:
+    """The largest eigenvalue of the curvature in the variables of a whitening, by power iteration on some rows."""
+    rows = subsample(arrays, POWER_ROWS, seed)
+    scale = posterior.n_rows / len(next(iter(rows.values())))
+    times, prior = jax.jit(partial(_curvature_times, posterior)), jax.jit(partial(_prior_times, posterior))
+    v = np.random.default_rng(seed).standard_normal(size(whitening.origin))
+    value = 1.0
+    for _ in range(POWER_ITERATIONS):
+        v = v / np.linalg.norm(v)
+        z = jnp.asarray(v, float)
+        image = scale * full_sum(lambda block, z=z: times(whitening, z, block), rows) + np.asarray(
+            prior(whitening, z), np.float64
+        )
+        value, v = float(np.linalg.norm(image)), image
+    return max(value, 1e-3)
+
+
+def _curvature_times(posterior: Posterior, whitening: Whitening, direction: jax.Array, rows: Rows) -> jax.Array:
+    return _times(partial(whitened(posterior, whitening).sum_of_rows, rows=rows), whitening, direction)
+
+
+def _prior_times(posterior: Posterior, whitening: Whitening, direction: jax.Array) -> jax.Array:
+    return _times(whitened(posterior, whitening).log_density_prior, whitening, direction)
+
+
+def _times(log_density: Any, whitening: Whitening, direction: jax.Array) -> jax.Array:
+    """Minus the Hessian of a log density at the centre, times a vector."""
+    zero = whitening.zero()
+    return -flat(jax.jvp(jax.grad(log_density), (zero,), (split(direction, zero),))[1])
+
+
+def loudest(noise: np.ndarray) -> float:
+    """The largest variance in any direction, of a covariance matrix or its diagonal."""
+    return float(np.linalg.eigvalsh(noise)[-1] if noise.ndim == 2 else noise.max())
+
+
+def rotated(whitening: Whitening, vectors: np.ndarray) -> Whitening:
+    """A dense whitening whose axes are turned: as white as before."""
+    return dense_whitening(np.asarray(whitening.factor, np.float64) @ vectors, whitening.origin)
+
+
+def shrunk(whitening: Whitening, steepest: float) -> Whitening:
+    """A whitening by scales, all of them smaller, so that the steepest direction has curvature 1."""
+    return replace(whitening, factor=tree_map(lambda s: s / math.sqrt(steepest), whitening.factor))
+
+
+def on_the_diagonal(whitening: Whitening) -> Whitening:
+    """The standard deviations of each number given the others, as a whitening."""
+    if not whitening.dense:
+        return whitening
+    inverse = np.linalg.inv(np.asarray(whitening.factor, np.float64))
+    given = 1 / np.sqrt(np.sum(inverse**2, axis=0))
+    return replace(whitening, factor=split(jnp.asarray(given, float), whitening.origin), dense=False)

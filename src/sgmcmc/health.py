@@ -1,0 +1,136 @@
+"""What the diagnostics say, in plain words: what is wrong, how sure that is, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+
+from sgmcmc.inflation import Inflation
+
+OFF = 0.1
+"""A variance within so much of the posterior's is good enough."""
+
+FALSE_ALARMS = 0.01
+"""At most this part of results with good variances is flagged for them, whatever the number of parameters."""
+
+APART = 1.05
+"""R-hat beyond which chains disagree."""
+
+FEW = 100
+"""Effective draws below which quantiles mean little."""
+
+FAR = 3.0
+"""Posterior standard deviations between centre and mean at which control variates have lost their use."""
+
+UNSEEN = (
+    "No check sees what no chain has visited: if the posterior may have several modes, start chains from different params and "
+    "compare."
+)
+
+
+VARIANCE_REMEDIES = {
+    "noise": "Minibatch noise is too high: raise minibatch_size, use control variates, or lower stepsize.",
+    "step": "The step is too large: lower stepsize.",
+    "narrow": "The chains have not seen all of the posterior: run longer, from several starts.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: a word for it, what was seen, and what to do."""
+
+    kind: str
+    seen: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.seen} {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Health:
+    """What is wrong with a result, and what could not be looked at. Printing it gives sentences.
+
+    Attributes:
+        findings: what is wrong, worst first; nothing, for a good result.
+        notes: what the checks rest on, and what they do not cover.
+    """
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return not self.findings
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The findings by a word each: step, noise, narrow, apart, short, centre, scheme or rounds."""
+        return tuple(finding.kind for finding in self.findings)
+
+    def __str__(self) -> str:
+        said = [f"- {finding}" for finding in self.findings] or ["- All checks passed."]
+        return "\n".join([*said, *(f"  ({note})" for note in self.notes)])
+
+
+def sure(numbers: int) -> float:
+    """Standard errors at which one of so many numbers, all of them good, raises a false alarm with `FALSE_ALARMS` at most."""
+    return float(norm.isf(FALSE_ALARMS / (2 * max(numbers, 1))))
+
+
+def variances(found: Inflation, names: Sequence[str], noise: np.ndarray) -> list[Finding]:
+    """Variances that are surely off; `noise` is the gradient noise beside the curvature, which says whose fault it is."""
+    beyond = np.nan_to_num(np.abs(found.value - 1) - OFF - sure(len(names)) * found.error, nan=-1.0)
+    findings = []
+    for wide in (True, False):
+        chosen = np.flatnonzero((beyond > 0) & ((found.value > 1) == wide))
+        if not len(chosen):
+            continue
+        worst = int(chosen[np.argmax(np.abs(found.value[chosen] - 1))])
+        others = f" and {len(chosen) - 1} more" if len(chosen) > 1 else ""
+        seen = (
+            f"The variance of {names[worst]}{others} is {found.value[worst]:.2f} times the posterior's "
+            f"(standard error {found.error[worst]:.2f})."
+        )
+        kind = "narrow" if not wide else "noise" if noise[worst] > 1 else "step"
+        findings.append(Finding(kind, seen, VARIANCE_REMEDIES[kind]))
+    return findings
+
+
+def mixing(ess: np.ndarray, r_hat: np.ndarray, names: Sequence[str]) -> list[Finding]:
+    """Chains that disagree, or that are too short to say."""
+    findings, r_hat, ess = [], np.nan_to_num(r_hat, nan=1.0), np.nan_to_num(ess, nan=np.inf)
+    worst = int(np.argmax(r_hat))
+    if r_hat[worst] > APART:
+        findings.append(
+            Finding(
+                "apart",
+                f"Chains disagree about {names[worst]}: R-hat is {r_hat[worst]:.2f}.",
+                "Each may be in a mode of its own, or all are too short: look at plot(), run longer.",
+            )
+        )
+    least = int(np.argmin(ess))
+    if ess[least] < FEW:
+        findings.append(
+            Finding(
+                "short",
+                f"The draws of {names[least]} are worth only {ess[least]:.0f} independent ones.",
+                "Run longer, or give a larger stepsize if the variances allow it.",
+            )
+        )
+    return findings
+
+
+def centre(distance: np.ndarray, names: Sequence[str]) -> list[Finding]:
+    """A centre of control variates far from where the chains are, in their standard deviations."""
+    worst = int(np.argmax(distance))
+    if not distance[worst] > FAR:
+        return []
+    seen = f"The centre of the control variates is {distance[worst]:.1f} standard deviations from the mean of {names[worst]}."
+    return [
+        Finding("centre", seen, "It makes more noise there than it takes away: start params at the posterior mean found here.")
+    ]

@@ -1,0 +1,180 @@
+"""What a sampler may ask for at set-up beside its own arguments: whitened variables, rows by importance, an automatic step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._tree import join, size, tree_map
+from sgmcmc._types import PyTree
+from sgmcmc.curvature import dense_whitening
+from sgmcmc.decisions import Decisions
+from sgmcmc.design import largest_curvature
+from sgmcmc.dynamics import Dynamics
+from sgmcmc.errors import InputError, describe
+from sgmcmc.gradients import WhitenedState, whitened_centre
+from sgmcmc.importance import mixed
+from sgmcmc.laws import Directions, directions, inflation, largest_step, representative
+from sgmcmc.pilot import Pilot, posterior_points
+from sgmcmc.posterior import Posterior
+from sgmcmc.progress import Bar, Progress
+from sgmcmc.schedules import per_parameter
+from sgmcmc.survey import Survey, take_survey
+from sgmcmc.whitening import Whitening
+
+SEED = 0
+"""Of the subsamples of a survey at set-up, so that it depends on model and data alone."""
+
+ALLOWED = 0.1
+"""What an automatic step size may add to any variance."""
+
+PLAIN_ROWS = 1000
+"""Rows that an automatic minibatch has at most without control variates: there, more rows only buy larger steps."""
+
+FEWEST_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A look at the posterior at set-up, and what follows from it.
+
+    Attributes:
+        survey: the mode and the curvature there; None where nothing asked for them.
+        whitening: the change of variables, if any.
+        probabilities: of the rows, where they are drawn by importance.
+    """
+
+    posterior: Posterior
+    arrays: dict[str, np.ndarray]
+    centred: bool
+    survey: Survey | None
+    whitening: Whitening | None
+    probabilities: np.ndarray | None
+
+    @property
+    def position(self) -> PyTree:
+        """Where chains start: at the centre."""
+        if self.whitening is not None:
+            return self.whitening.zero()
+        assert self.survey is not None
+        return self.survey.centre.position
+
+    @property
+    def est_state(self) -> PyTree:
+        """What the estimator carries."""
+        centre: Any = ()
+        if self.centred:
+            assert self.survey is not None
+            centre = self.survey.centre if self.whitening is None else whitened_centre(self.survey.centre, self.whitening)
+        return centre if self.whitening is None else WhitenedState(self.whitening, centre)
+
+    def choose(self, make_dynamics: Callable[[PyTree], Dynamics], rows: int | None) -> tuple[float, int, Decisions]:
+        """The largest step size that adds no more than `ALLOWED` to a variance; and, where `rows` is None, the minibatch."""
+        shape, per_row = self._shape()
+        dynamics, n_rows = make_dynamics(jnp.zeros(())), self.posterior.n_rows
+
+        def with_rows(n: int) -> Directions:
+            left = 1.0 if self.probabilities is not None else 1 - n / n_rows
+            return representative(directions(shape, per_row / n * left))
+
+        told = Decisions()
+        if rows is None:
+            quiet = largest_step(dynamics, with_rows(n_rows), ALLOWED / 2)
+            rows, most = min(FEWEST_ROWS, n_rows), n_rows if self.centred else min(PLAIN_ROWS, n_rows)
+            while rows < most and inflation(dynamics, quiet, with_rows(rows)).max() > 1 + ALLOWED:
+                rows = min(2 * rows, most)
+            told = told.and_then("minibatch_size", rows, f"Each gradient looks at {rows:,} of the {n_rows:,} rows.")
+        eps = float(f"{largest_step(dynamics, with_rows(rows), ALLOWED):.3g}")
+        predicted = inflation(dynamics, eps, with_rows(rows))
+        worst = float(predicted[np.argmax(np.abs(predicted - 1))])
+        told = told.and_then(
+            "stepsize",
+            eps,
+            f"The step size is {eps:.3g}, the largest that adds at most {ALLOWED:.0%} to any variance of a Gaussian with the "
+            "posterior's curvature at its mode.",
+        )
+        told = told.and_then("predicted_inflation", worst, f"There, no variance is further off than {worst:.3f} times the truth.")
+        return eps, rows, told
+
+    def _shape(self) -> tuple[np.ndarray, np.ndarray]:
+        """The posterior's precision and the noise per single row, in the variables that move."""
+        survey = self.survey
+        assert survey is not None
+        unit, pilot = survey.whitening, Pilot(self.posterior, self.arrays, self.centred)
+        points = posterior_points(unit, SEED)
+        if not unit.dense:
+            steepest = largest_curvature(self.posterior, self.arrays, unit, SEED)
+            scale = 1.0 if self.whitening is None else join(self.whitening.factor)
+            noise = pilot.noise(unit, points, self.probabilities, SEED + 2) * survey.precision
+            return steepest * survey.precision * scale**2, noise * scale**2
+        noise = pilot.noise(unit, points, self.probabilities, SEED + 2)
+        back = np.linalg.inv(np.asarray(unit.factor, np.float64))
+        if self.whitening is not None:
+            factor = self.whitening.factor
+            back = back @ (np.asarray(factor, np.float64) if self.whitening.dense else np.diag(join(factor)))
+        return back.T @ back, back.T @ noise @ back
+
+
+def prepare(
+    posterior: Posterior,
+    arrays: dict[str, np.ndarray],
+    start: PyTree,
+    centred: bool,
+    precondition: Any,
+    importance: bool,
+    auto: bool,
+    progress: Progress,
+) -> Preparation | None:
+    """The survey that the options ask for, or None where they ask for nothing."""
+    own = own_whitening(precondition, start)
+    if precondition is None and not (importance or auto):
+        return None
+    survey = None
+    if own is None or centred or auto:
+        survey = take_survey(posterior, arrays, start, SEED, progress, precondition == "diagonal" if own is None else False)
+    whitening = own
+    if survey is not None:
+        whitening = _at_the_mode(survey, own, precondition)
+    probabilities = None
+    if importance:
+        assert survey is not None
+        with Bar(progress, "row weights", posterior.n_rows, "row") as bar:
+            probabilities = mixed(Pilot(posterior, arrays, centred).scores(survey.whitening, SEED, bar))
+    return Preparation(posterior, arrays, centred, survey, whitening, probabilities)
+
+
+def _at_the_mode(survey: Survey, own: Whitening | None, precondition: Any) -> Whitening | None:
+    if own is not None:
+        return replace(own, origin=survey.centre.position)
+    return None if precondition is None else survey.whitening
+
+
+def own_whitening(precondition: Any, start: PyTree) -> Whitening | None:
+    """The user's: a covariance matrix of all numbers, or a tree of standard deviations; None where it is to be found."""
+    if precondition is None or isinstance(precondition, str):
+        if precondition not in (None, "laplace", "diagonal"):
+            raise InputError(f"precondition is {precondition!r}; expected 'laplace', 'diagonal', None, or {_OWN}")
+        return None
+    d = size(start)
+    if np.shape(precondition) == (d, d) and (d > 1 or jax.tree.structure(precondition) != jax.tree.structure(start)):
+        matrix = np.asarray(precondition, np.float64)
+        if not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T, rtol=1e-4, atol=0):
+            raise InputError(f"precondition is {describe(precondition)} that is not symmetric and finite; expected {_OWN}")
+        scale = np.sqrt(np.abs(np.diag(matrix)))
+        try:
+            factor = scale[:, None] * np.linalg.cholesky(matrix / np.outer(scale, scale))
+        except np.linalg.LinAlgError as error:
+            raise InputError(f"precondition is a matrix that is not positive definite; expected {_OWN}") from error
+        return dense_whitening(factor, start)
+    if jax.tree.structure(precondition) != jax.tree.structure(start):
+        raise InputError(f"precondition is {describe(precondition)} for {d} numbers in params; expected {_OWN}")
+    scales = per_parameter(precondition, start, "precondition")
+    return Whitening(start, tree_map(lambda s, x: jnp.broadcast_to(s, x.shape), scales, start), dense=False)
+
+
+_OWN = "a covariance matrix of all numbers of params in one vector, or a tree like params of standard deviations"

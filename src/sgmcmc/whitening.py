@@ -1,0 +1,72 @@
+"""Whitening: a linear change of variables in front of the posterior, after which it is near N(0, I) and steps have no units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sgmcmc._tree import flat, size, split, tree_map
+from sgmcmc._types import PyTree
+from sgmcmc.posterior import Posterior, Transform
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Whitening:
+    """position = origin + L z, where z is what moves.
+
+    Dense: `factor` is the matrix L and z one vector. Else `factor` is a tree of scales, and z a tree, like `origin`. Origin
+    and factor are traced: another centre or another L needs no compilation.
+    """
+
+    origin: PyTree
+    factor: PyTree
+    dense: bool = field(metadata={"static": True})
+
+    def leave(self, z: PyTree) -> PyTree:
+        """From z to the position."""
+        if self.dense:
+            return tree_map(jnp.add, self.origin, split(self.factor @ z, self.origin))
+        return tree_map(lambda o, s, x: o + s * x, self.origin, self.factor, z)
+
+    def enter(self, position: PyTree) -> PyTree:
+        """From the position to z."""
+        away = tree_map(jnp.subtract, position, self.origin)
+        return jnp.linalg.solve(self.factor, flat(away)) if self.dense else tree_map(jnp.divide, away, self.factor)
+
+    def pull_back(self, gradient: PyTree) -> PyTree:
+        """A gradient with respect to the position, as one with respect to z."""
+        return self.factor.T @ flat(gradient) if self.dense else tree_map(jnp.multiply, self.factor, gradient)
+
+    def zero(self) -> PyTree:
+        """The z of the origin."""
+        return jnp.zeros(size(self.origin), self.factor.dtype) if self.dense else tree_map(jnp.zeros_like, self.origin)
+
+
+@dataclass(frozen=True)
+class WhitenedTransform:
+    """From z to the user's parameters: the whitening, then the constraints."""
+
+    whitening: Whitening
+    outer: Transform
+
+    trivial = False
+
+    def to_params(self, position: PyTree) -> PyTree:
+        return self.outer.to_params(self.whitening.leave(position))
+
+    def to_position(self, params: PyTree) -> PyTree:
+        return self.whitening.enter(self.outer.to_position(params))
+
+    def log_det(self, position: PyTree) -> jax.Array | float:
+        """That of the constraints; the whitening's own is a constant."""
+        return self.outer.log_det(self.whitening.leave(position))
+
+
+def whitened(posterior: Posterior, whitening: Whitening) -> Posterior:
+    """The same posterior as a function of z."""
+    transform: Any = WhitenedTransform(whitening, posterior.transform)
+    return replace(posterior, transform=transform)
