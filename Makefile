@@ -36,10 +36,10 @@ types: $(STAMP)
 	$(BIN)/basedpyright
 
 test: lint types
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: lint types
-	$(BIN)/python -m pytest -n 2 -m 'slow or not slow'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow or not slow'
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/bench.py

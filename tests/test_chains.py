@@ -8,6 +8,8 @@ One false alarm in about 10⁴ for each number compared; seeds are fixed.
 
 from __future__ import annotations
 
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -26,6 +28,11 @@ RNG = np.random.default_rng(11)
 
 def sample(function, *problem, n_iters, burn_in, seed=2, **options):
     return function(*problem, n_chains=CHAINS, n_iters=n_iters, burn_in=burn_in, seed=seed, progress=False, **options)
+
+
+def some_of(names, *quick):
+    """Parameters of a test: a few at every change, all with the slow tests."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
 
 # Gaussian targets, against the exact law of the discrete chain.
@@ -65,37 +72,29 @@ GAUSSIAN = {
 }
 
 
-def check_gaussian(name, law, problem, log_prior, size, pick, n_iters=2000):
-    function, options, dynamics, eps = GAUSSIAN[name]
-    mean, covariance = law(dynamics, eps, name.endswith("cv"))
-    out = sample(function, *problem, eps, log_prior=log_prior, minibatch_size=size, n_iters=n_iters, burn_in=300, **options)
-    first, second = mean_and_variance(pick(out), mean)
-    return np.max(np.abs(first.z(mean))), np.max(np.abs(second.z(covariance)))
+@cache
+def location_draws(name):
+    function, options, _, eps = GAUSSIAN[name]
+    return sample(
+        function, location_log_lik, {"x": LOCATION}, {"mu": 0.0}, eps, log_prior=location_prior, minibatch_size=SIZE,
+        n_iters=2000, burn_in=300, **options,
+    )["mu"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(GAUSSIAN))
+@pytest.mark.parametrize("name", some_of(GAUSSIAN, "sgld", "sgldcv"))
 def test_normal_mean(name):
-    problem = (location_log_lik, {"x": LOCATION}, {"mu": 0.0})
-    zs = check_gaussian(name, location_law, problem, location_prior, SIZE, lambda out: out["mu"])
-    assert max(zs) < LIMIT
+    _, _, dynamics, eps = GAUSSIAN[name]
+    mean, variance = location_law(dynamics, eps, name.endswith("cv"))
+    first, second = mean_and_variance(location_draws(name), mean)
+    assert abs(first.z(mean)) < LIMIT
+    assert abs(second.z(variance)) < LIMIT
 
 
 def test_control_the_posterior_itself_is_not_the_law_of_a_coarse_chain():
     """SGLD inflates the variance by its gradient noise; comparing with the posterior instead must fail."""
-    function, _, _, eps = GAUSSIAN["sgld"]
-    out = sample(
-        function,
-        location_log_lik,
-        {"x": LOCATION},
-        {"mu": 0.0},
-        eps,
-        log_prior=location_prior,
-        minibatch_size=SIZE,
-        n_iters=2000,
-        burn_in=300,
-    )
-    mean, _ = location_law(Langevin(), eps, False)
-    second = mean_and_variance(out["mu"], mean)[1]
+    _, _, dynamics, eps = GAUSSIAN["sgld"]
+    mean, _ = location_law(dynamics, eps, False)
+    second = mean_and_variance(location_draws("sgld"), mean)[1]
     assert abs(second.z(1 / (N / SIGMA2 + PRIOR))) > 3 * LIMIT
 
 
@@ -123,9 +122,15 @@ def regression_law(dynamics, eps, control_variates):
 
 @pytest.mark.parametrize("name", list(GAUSSIAN))
 def test_linear_regression(name):
-    problem = (regression_log_lik, {"x": COVARIATES, "y": RESPONSE}, {"beta": np.zeros(2)})
-    zs = check_gaussian(name, regression_law, problem, regression_prior, SIZE, lambda out: out["beta"])
-    assert max(zs) < LIMIT
+    function, options, dynamics, eps = GAUSSIAN[name]
+    mean, variance = regression_law(dynamics, eps, name.endswith("cv"))
+    out = sample(
+        function, regression_log_lik, {"x": COVARIATES, "y": RESPONSE}, {"beta": np.zeros(2)}, eps, log_prior=regression_prior,
+        minibatch_size=SIZE, n_iters=2000, burn_in=300, **options,
+    )  # fmt: skip
+    first, second = mean_and_variance(out["beta"], mean)
+    assert np.max(np.abs(first.z(mean))) < LIMIT
+    assert np.max(np.abs(second.z(variance))) < LIMIT
 
 
 # A tensor of 1000 numbers: every sampler pools over the entries, and SGNHT has a closed form there.
@@ -160,7 +165,7 @@ def tensor_variance(function, eps, n_iters, burn_in, **options):
     return entries.mean(), entries.std(ddof=1) / np.sqrt(entries.size)
 
 
-@pytest.mark.parametrize("name", list(GAUSSIAN))
+@pytest.mark.parametrize("name", some_of(GAUSSIAN, "sgld", "sghmc", "sgldcv"))
 def test_tensor(name):
     function, options, dynamics, eps = GAUSSIAN[name]
     value, error = tensor_variance(function, eps, 400, 200, **options)
@@ -251,6 +256,7 @@ SMALL_STEPS = {"sgld": 2e-4, "sghmc": 1e-5, "sgnht": 1e-5, "sgldcv": 3e-4, "sghm
 CURVED_OPTIONS = {"sghmc": {"L": 10}, "sghmccv": {"L": 5}}
 
 
+@cache
 def curved_moments(name, parameter, share, n_iters, rows="random"):
     log_lik, data, params, log_prior, constraint, truth = CURVED[parameter]
     out = sample(
@@ -260,11 +266,8 @@ def curved_moments(name, parameter, share, n_iters, rows="random"):
     return mean_and_variance(out[parameter], truth()[0]), truth()
 
 
-SOME = ("sgld", "sgldcv")
-
-
 @pytest.mark.parametrize("parameter", list(CURVED))
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in SMALL_STEPS])
+@pytest.mark.parametrize("name", some_of(SMALL_STEPS, "sgld", "sgldcv"))
 def test_constrained(name, parameter):
     (first, second), (mean, variance) = curved_moments(name, parameter, 1.0, 3000)
     assert np.max(np.abs(first.z(mean))) < LIMIT

@@ -66,14 +66,14 @@ def instant(monkeypatch):
 
     def hmc(variant, data, quick):
         computed.append("HMC")
-        return {"draws": draws(4, 500), "r_hat": 1.0}
+        return {"draws": draws(4, 30), "r_hat": 1.0}
 
     def chains(variant, data, method, repeats, book):
         if method.label == "sgnhtcv" and "stopped" not in computed:
             computed.append("stopped")
             raise KeyboardInterrupt
         computed.append(method.label)
-        return {"draws": draws(repeats, 500), "sampling": 1.0, "stepsize": 1e-3, "repeatable": True}
+        return {"draws": draws(repeats, 30), "sampling": 1.0, "stepsize": 1e-3, "repeatable": True}
 
     monkeypatch.setattr(gaussian_mixture, "_hmc", hmc)
     monkeypatch.setattr(gaussian_mixture, "_chains", chains)

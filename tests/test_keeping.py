@@ -38,8 +38,14 @@ KEEPS = {
 }
 
 
-@pytest.mark.parametrize("n_chains", [None, 3])
-@pytest.mark.parametrize("stepsize", [1e-5, lambda t: 1e-5 / (1 + 0.1 * t)])
+def decreasing(t):
+    return 1e-5 / (1 + 0.1 * t)
+
+
+@pytest.mark.parametrize(
+    ("n_chains", "stepsize"),
+    [(None, 1e-5), (3, decreasing), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in ((3, 1e-5), (None, decreasing)))],
+)
 def test_every_keep_object_agrees_with_the_draws(n_chains, stepsize):
     out = run(KEEPS, n_chains=n_chains, stepsize=stepsize, thin=2)
     mu, s = (out[name] if n_chains else out[name][None] for name in ("mu", "s"))
@@ -154,7 +160,9 @@ def test_pictures(tmp_path):
 # Divergence loses nothing.
 
 
-@pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv"])
+@pytest.mark.parametrize(
+    "name", ["sgld", "sghmc", "sgnht", "sgldcv", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sghmccv", "sgnhtcv"))]
+)
 @pytest.mark.parametrize("n_chains", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_step_a_thousand_times_too_large_is_caught_within_100_steps(name, n_chains):
     def gaussian(params, batch):

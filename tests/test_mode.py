@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -93,14 +95,13 @@ def test_laplace_prior_with_the_mode_at_the_kink():
     def loss(b):
         return -float(logistic({"beta": b}, data).sum() + laplace({"beta": b}))
 
-    beta, smallest = np.zeros(40), np.inf
+    beta = np.zeros(40)
     for _ in range(3000):  # proximal gradient: the textbook answer, slowly
-        gradient = np.asarray(jax.grad(lambda b: logistic({"beta": b}, data).sum())(jnp.asarray(beta, jnp.float32)))
+        gradient = data["x"].T @ (data["y"] - 1 / (1 + np.exp(-data["x"] @ beta)))
         moved = beta + 0.005 * gradient
         beta = np.sign(moved) * np.maximum(np.abs(moved) - 0.005, 0)
-    smallest = loss(beta)
     assert (beta == 0).sum() >= 3
-    assert loss(found.position["beta"]) - smallest < 0.05 * 40 / 2
+    assert loss(found.position["beta"]) - loss(beta) < 0.05 * 40 / 2
 
 
 def test_more_parameters_than_rows():
@@ -127,23 +128,11 @@ def test_a_network_ends_in_bounded_work_and_says_how_well():
         network, data, params, 1e-6, minibatch_size=20, log_prior=lambda p: -0.5 * sum((leaf**2).sum() for leaf in p.values())
     )
     before = float(sampler._full_log_posterior(sampler.start))
-    with pytest.warns(sgmcmc.SgmcmcWarning, match="search for the centre") if not _converges(sampler) else _nothing():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         state = sampler.init(seed=1, progress=False)
+    assert ["search for the centre" in str(warning.message) for warning in told] == [True] * (not state.estimator.converged)
     assert float(sampler.log_posterior(state, full=True)) > before
-
-
-def _converges(sampler):
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return bool(sampler.init(seed=1, progress=False).estimator.converged)
-
-
-def _nothing():
-    import contextlib
-
-    return contextlib.nullcontext()
 
 
 def test_indicator_columns_that_sum_to_one():
