@@ -6,6 +6,7 @@ The work is bounded: so many rounds, each of so many steps.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -16,22 +17,23 @@ from sgmcmc._tree import split, tree_map
 from sgmcmc._types import State
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
-from sgmcmc.design import NOISE, Design, control_variates, plain_gradients, rotated
+from sgmcmc.design import NOISE, Design, control_variates, plain_gradients
 from sgmcmc.diagnostics import autocorrelation_time, flat_draws
 from sgmcmc.errors import SgmcmcError
-from sgmcmc.gradients import Centre, WhitenedState, centre_of
+from sgmcmc.gradients import Centre
 from sgmcmc.inflation import direction_inflation
 from sgmcmc.passes import full_gradient
 from sgmcmc.pilot import NOISE_POINTS, Pilot
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
+from sgmcmc.run import Outcome
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.schedules import Schedule
 from sgmcmc.summaries import PairTrace, Trace
 from sgmcmc.survey import Survey
 from sgmcmc.whitening import Whitening
 
-WARM_UP, TRIAL = 400, 600
+WARM_UP, TRIAL, SETTLING = 400, 600, 100
 PLAIN_WARM_UP = 2500
 ROUNDS, HALVINGS = 3, 6
 FAR = 50.0
@@ -50,20 +52,34 @@ LOUD = 2.0
 
 @dataclass(frozen=True)
 class Trial:
-    """Chains that went through a trial: where they are, and what they showed."""
+    """Chains that went through a trial: where they are, and what they showed.
+
+    `noise` is that of a gradient from a single row, where the chains were; None without control variates.
+    """
 
     sampler: Sampler
     design: Design
     state: State
     positions: np.ndarray
     gradients: np.ndarray
+    noise: np.ndarray | None
     round: int
     decisions: Decisions
 
-    @property
+    @cached_property
     def autocorrelation(self) -> float:
         """The longest integrated autocorrelation time, in steps."""
         return float(np.max(autocorrelation_time(self.positions)))
+
+    @property
+    def states(self) -> np.ndarray:
+        """All positions, chain after chain."""
+        return self.positions.reshape(-1, self.positions.shape[-1])
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether the noise where the chains are is well above what the rows were chosen for."""
+        return self.noise is not None and self.design.noise_share(self.noise) > LOUD * NOISE
 
 
 @dataclass(frozen=True)
@@ -78,15 +94,20 @@ class Adaptation:
     seed: int
     progress: Progress
 
+    @cached_property
+    def pilot(self) -> Pilot:
+        return Pilot(self.posterior, self.arrays, centred=True)
+
     def adapt(self, survey: Survey) -> Trial:
         """Rounds of design and trial, until the checks pass or there are no more."""
         told = Decisions().and_then("mode", survey.passes, _mode_sentence(survey))
         if not bool(survey.centre.converged):
             why = "the search for the mode did not end in one, as it does for networks and other posteriors with many modes"
             return self.fall_back(survey.whitening, told, why)
-        trial = self.attempt(self._design(survey.centre, survey.whitening, 0), 0, WARM_UP, SCATTER, told)
-        while (complaint := self.complaint(trial)) is not None:
-            if trial.round == ROUNDS and self.is_loud(trial):
+        design = control_variates(self.pilot, survey.centre, survey.whitening, self.seed, self.progress)
+        trial = self.attempt(design, 0, WARM_UP, SCATTER, told)
+        while (complaint := variance_complaint(trial)) is not None:
+            if trial.round == ROUNDS and trial.is_loud:
                 return self.fall_back(survey.whitening, trial.decisions, f"after {ROUNDS} rounds {complaint}")
             if trial.round == ROUNDS:
                 return replace(trial, decisions=unsettled(trial.decisions, complaint))
@@ -95,12 +116,13 @@ class Adaptation:
 
     def again(self, trial: Trial, complaint: str) -> Trial:
         """Another round, from what a trial showed."""
-        number = trial.round + 1
+        number, centre = trial.round + 1, self.recentred(trial)
         told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; centre, scales and rows were renewed.")
-        return self.attempt(self._design(*self.renewed(trial), number), number, WARM_UP, SCATTER, told)
-
-    def _design(self, centre: Centre, whitening: Whitening, number: int) -> Design:
-        return control_variates(self.posterior, self.arrays, centre, whitening, self.seed + 10 * number, self.progress)
+        stretch, whitening = self.rescaled(trial)
+        away = (trial.states - trial.states.mean(axis=0)) @ np.linalg.inv(stretch).T
+        whitening = replace(whitening, origin=centre.position)
+        design = control_variates(self.pilot, centre, whitening, self.seed + 10 * number, self.progress, trial.design, some(away))
+        return self.attempt(design, number, WARM_UP, SCATTER, told)
 
     def fall_back(self, whitening: Whitening, told: Decisions, why: str) -> Trial:
         """Plain gradients, and no further rounds."""
@@ -112,18 +134,13 @@ class Adaptation:
         for halving in range(HALVINGS + 1):
             prepared = Prepared(design.whitening.zero(), design.est_state)
             sampler = Sampler("sample", design.kernel, design.source, self.start, design.settings, None, prepared)
-            seed = jax.random.fold_in(self.root, 1000 + number)
-            state = sampler.init(seed, n_chains=self.chains, progress=False)
-            state = sampler.scatter(with_variance(state, design.variance), scatter)
-            with Bar(self.progress, "warm-up", warm_up + TRIAL) as bar:
-                outcome = sampler.loop.run(state, TRIAL, warm_up, 1, (Trace(), PairTrace()), bar)
-            if outcome.interrupted:
-                raise KeyboardInterrupt
-            pairs = outcome.values[1]
-            positions, gradients = (flat_draws(pairs[name], True) for name in ("position", "gradient"))
-            lost = outcome.failed_at is not None or not np.abs(positions).max() <= FAR
+            state = with_variance(sampler.init(self._key(number), n_chains=self.chains, progress=False), design.variance)
+            outcome = self._run(sampler, sampler.scatter(state, scatter), warm_up, TRIAL)
+            positions, gradients = (flat_draws(outcome.values[1][name], True) for name in ("position", "gradient"))
+            lost = outcome.failed_at is not None or (design.centred and np.abs(positions).max() > FAR)
             if not lost:
-                return Trial(sampler, design, outcome.state, positions, gradients, number, told + design.decisions)
+                noise = self.noise(design, positions)
+                return Trial(sampler, design, outcome.state, positions, gradients, noise, number, told + design.decisions)
             sentence = f"A chain left in the trial: the step was divided by {2 ** (halving + 1)} and the chains started again."
             told = told.and_then("halvings", halving + 1, sentence)
             design = halved(design)
@@ -132,74 +149,95 @@ class Adaptation:
             "probably unbounded, or has a limit written as -inf, which belongs into constraints"
         )
 
-    def complaint(self, trial: Trial) -> str | None:
-        """What is wrong with a trial, or None."""
-        if self.is_loud(trial):
-            share = trial.design.noise_share(self.noise(trial))
-            return f"minibatch noise made up {share:.0%} of the variance where the chains went, not {NOISE:.0%}"
-        found = direction_inflation(trial.positions, trial.gradients)
-        worst = int(np.argmax(np.abs(found.value - 1) - SURE * found.error))
-        if abs(found.value[worst] - 1) > OFF + SURE * found.error[worst]:
-            return f"a direction's variance was {found.value[worst]:.2f} times what it should be"
-        return None
+    def _key(self, number: int) -> jax.Array:
+        return jax.random.fold_in(self.root, 1000 + number)
 
-    def is_loud(self, trial: Trial) -> bool:
-        """Whether the noise where the chains are is well above what the rows were chosen for."""
-        return trial.design.centred and trial.design.noise_share(self.noise(trial)) > LOUD * NOISE
+    def _run(self, sampler: Sampler, state: State, warm_up: int, trial: int) -> Outcome:
+        with Bar(self.progress, "warm-up", warm_up + trial) as bar:
+            outcome = sampler.loop.run(state, trial, warm_up, 1, (Trace(), PairTrace()), bar)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        return outcome
 
-    def noise(self, trial: Trial) -> np.ndarray:
+    def shown_by(self, trial: Trial, state: State, positions: np.ndarray, gradients: np.ndarray) -> Trial:
+        """The same chains, judged by other draws of theirs."""
+        noise = self.noise(trial.design, positions)
+        return replace(trial, state=state, positions=positions, gradients=gradients, noise=noise)
+
+    def noise(self, design: Design, positions: np.ndarray) -> np.ndarray | None:
         """The noise per single row where the chains are."""
-        every = trial.positions.reshape(-1, trial.positions.shape[-1])
-        points = every[np.linspace(0, len(every) - 1, 2 * NOISE_POINTS).astype(int)]
-        design = trial.design
-        return Pilot(self.posterior, self.arrays, True).noise(design.whitening, points, design.probabilities, self.seed + 7)
+        if not design.centred:
+            return None
+        points = some(positions.reshape(-1, positions.shape[-1]))
+        return self.pilot.noise(design.whitening, points, design.probabilities, self.seed + 7).drawn
 
-    def renewed(self, trial: Trial) -> tuple[Centre, Whitening]:
-        """The chains' mean as centre, their covariance (drawn towards the one before) as scales."""
-        every = trial.positions.reshape(-1, trial.positions.shape[-1])
-        whitening, d = trial.design.whitening, every.shape[1]
-        z = split(jnp.asarray(every.mean(axis=0), float), whitening.zero())
-        origin = whitening.leave(z)
+    def recentred(self, trial: Trial) -> Centre:
+        """A centre at the chains' mean: one pass over the data."""
+        whitening = trial.design.whitening
+        z = split(jnp.asarray(trial.states.mean(axis=0), float), whitening.zero())
         with Bar(self.progress, "full gradient", self.posterior.n_rows, "row") as bar:
-            gradient = full_gradient(self.posterior, origin, self.arrays, bar)
-        centre = Centre(origin, gradient, jnp.asarray(np.nan, float), jnp.asarray(True))
-        effective = len(every) / trial.autocorrelation
+            gradient = full_gradient(self.posterior, whitening.leave(z), self.arrays, bar)
+        return Centre(whitening.leave(z), gradient, jnp.asarray(np.nan, float), jnp.asarray(True))
+
+    def rescaled(self, trial: Trial) -> tuple[np.ndarray, Whitening]:
+        """Scales by the chains' covariance, drawn towards those before as long as the draws are few; and the matrix by which
+        the variables before are stretched to give the new ones.
+        """
+        every, whitening = trial.states, trial.design.whitening
+        effective, d = len(every) / trial.autocorrelation, every.shape[1]
         trust = effective / (effective + d)
         if not whitening.dense:
             scale = np.sqrt(trust * every.var(axis=0) + (1 - trust))
             factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
-            return centre, replace(whitening, origin=origin, factor=factor)
-        covariance = trust * np.cov(every.T).reshape(d, d) + (1 - trust) * np.eye(d)
-        factor = np.asarray(whitening.factor, np.float64) @ np.linalg.cholesky(covariance)
-        return centre, dense_whitening(factor, origin)
+            return np.diag(scale), replace(whitening, factor=factor)
+        stretch = np.linalg.cholesky(trust * np.cov(every.T).reshape(d, d) + (1 - trust) * np.eye(d))
+        return stretch, dense_whitening(np.asarray(whitening.factor, np.float64) @ stretch, whitening.origin)
 
     def tuned(self, trial: Trial) -> Trial:
-        """The noise as it is where the chains are, its axes made those of the chain, so that the correction is right."""
+        """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""
         if not trial.design.centred:
             return trial
-        noise, design = self.noise(trial) / trial.design.source.batch_size, trial.design
-        if not design.whitening.dense:
-            return replace(trial, state=with_variance(trial.state, noise))
-        values, vectors = np.linalg.eigh(noise)
-        whitening = rotated(design.whitening, vectors)
-        state, turn = trial.state, jnp.asarray(vectors, float)
-        centre = centre_of(state.estimator)
-        assert centre is not None
-        est_state = WhitenedState(whitening, replace(centre, gradient=turn.T @ centre.gradient))
-        state = replace(
-            state,
-            position=state.position @ turn,
-            gradient=state.gradient @ turn,
-            auxiliary=state.auxiliary | {"momentum": state.auxiliary["momentum"] @ turn},
-            estimator=est_state,
+        before, centre = trial.design, self.recentred(trial)
+        whitening = replace(before.whitening, origin=centre.position)
+        states = some(trial.states - trial.states.mean(axis=0))
+        design = control_variates(self.pilot, centre, whitening, self.seed + 5, self.progress, before, states)
+        prepared = Prepared(design.whitening.zero(), design.est_state)
+        if design.source.batch_size == before.source.batch_size and design.eps == before.eps and design.centred:
+            sampler = trial.sampler.with_source(design.source, prepared)
+        else:
+            sampler = Sampler("sample", design.kernel, design.source, self.start, design.settings, None, prepared)
+        state = sampler.init(self._key(ROUNDS + 1 + trial.round), n_chains=self.chains, progress=False)
+        over = jax.vmap(lambda z: design.whitening.enter(before.whitening.leave(z)))
+        state = sampler.moved(with_variance(state, design.variance), over(trial.state.position))
+        outcome = self._run(sampler, state, 0, SETTLING)
+        if outcome.failed_at is not None:
+            return trial
+        told = trial.decisions.and_then(
+            "centre", "mean", "The chains were then centred at their own mean, and the rows weighed there."
         )
-        return replace(
-            trial,
-            state=with_variance(state, np.maximum(values, 0)),
-            design=replace(design, est_state=est_state),
-            positions=trial.positions @ vectors,
-            gradients=trial.gradients @ vectors,
-        )
+        return replace(trial, sampler=sampler, design=design, state=outcome.state, decisions=told + design.decisions)
+
+
+def noise_complaint(trial: Trial) -> str | None:
+    """What is wrong with the noise where the chains were, or None."""
+    if trial.noise is None or not trial.is_loud:
+        return None
+    share = trial.design.noise_share(trial.noise)
+    return f"minibatch noise made up {share:.0%} of the variance where the chains went, not {NOISE:.0%}"
+
+
+def variance_complaint(trial: Trial) -> str | None:
+    """What is wrong with the chains' variances, or None."""
+    found = direction_inflation(trial.positions, trial.gradients)
+    worst = int(np.argmax(np.abs(found.value - 1) - SURE * found.error))
+    if abs(found.value[worst] - 1) > OFF + SURE * found.error[worst]:
+        return f"a direction's variance was {found.value[worst]:.2f} times what it should be"
+    return None
+
+
+def some(states: np.ndarray) -> np.ndarray:
+    """As many states as the noise is measured at, from all over the chains."""
+    return states[np.linspace(0, len(states) - 1, NOISE_POINTS).astype(int)]
 
 
 def unsettled(told: Decisions, complaint: str) -> Decisions:
@@ -221,9 +259,11 @@ def halved(design: Design) -> Design:
     """The same design with half the step."""
     schedule = design.kernel.schedule
     smaller = Schedule(tree_map(lambda e: e / 4, schedule.constant), None, schedule.names)
-    return replace(design, kernel=replace(design.kernel, schedule=smaller))
+    return replace(design, kernel=replace(design.kernel, schedule=smaller), eps=design.eps / 4)
 
 
 def _mode_sentence(survey: Survey) -> str:
     kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
+    if not bool(survey.centre.converged):
+        return f"The search for the mode ended after {survey.passes} passes over the data without one."
     return f"The mode was found in {survey.passes} passes over the data; the posterior's shape there comes from {kind}."

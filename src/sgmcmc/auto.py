@@ -13,7 +13,7 @@ import numpy as np
 
 from sgmcmc._tree import tree_map
 from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, unsettled
+from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
 from sgmcmc.checks import check_count
 from sgmcmc.composition import check_problem
 from sgmcmc.diagnostics import flat_draws, mixing
@@ -23,13 +23,10 @@ from sgmcmc.result import Result
 from sgmcmc.sampler import as_key, draw_seed, seed_number
 from sgmcmc.survey import take_survey
 
-DRAWS_PER_TIME = 6
+DRAWS_PER_TIME = 8
 """Draws stored per autocorrelation time, the longest of all numbers: more would add little to the shorter ones."""
 
-LONGEST_THIN = 10
-PAIRED_NUMBERS = 50_000_000
-"""Numbers of draws up to which their gradients are kept too."""
-
+LEAST_THIN, LONGEST_THIN = 2, 10
 LONGEST_RUN = 32
 """Times the draws asked for, that a run may be made longer to reach `target_ess`."""
 
@@ -91,42 +88,28 @@ def sample(
     trial = adaptation.adapt(survey)
     while True:
         result = _run(trial, draws, progress)
-        complaint = _complaint(adaptation, trial, result)
+        assert result.pairs is not None
+        if "fallback" in trial.decisions:
+            complaint = None
+            break
+        trial = adaptation.shown_by(trial, result.final_state, result.pairs.positions, result.pairs.gradients)
+        complaint = noise_complaint(trial) or variance_complaint(trial)
         if complaint is None or trial.round >= ROUNDS:
             break
-        trial = adaptation.tuned(adaptation.again(_showing(trial, result), complaint))
+        trial = adaptation.tuned(adaptation.again(trial, complaint))
     if target_ess is not None:
         result = _extended(trial, result, target_ess, draws, progress)
-    decisions = result.decisions if complaint is None or "fallback" in trial.decisions else unsettled(result.decisions, complaint)
+    decisions = result.decisions if complaint is None else unsettled(result.decisions, complaint)
     result = replace(result, decisions=decisions, settings=result.settings | {"seed": seed_number(jax.random.key_data(root))})
     _warn(result)
     return result
 
 
 def _run(trial: Trial, draws: int, progress: Progress) -> Result:
-    thin = max(1, min(LONGEST_THIN, round(trial.autocorrelation / DRAWS_PER_TIME)))
-    numbers = trial.positions.shape[0] * trial.positions.shape[2] * draws
-    paired = numbers <= PAIRED_NUMBERS
-    told = trial.decisions.and_then(
-        "thin", thin, f"Of the steps {'every one' if thin == 1 else f'one in {thin}'} is stored: neighbours are much alike."
-    )
-    if not paired:
-        told = told.and_then("diagnose", False, f"{numbers:,} numbers are drawn: too many to keep their gradients as well.")
-    result = trial.sampler.run(trial.state, draws * thin, thin=thin, diagnose=paired, progress=progress)
+    thin = max(LEAST_THIN, min(LONGEST_THIN, round(trial.autocorrelation / DRAWS_PER_TIME)))
+    told = trial.decisions.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
+    result = trial.sampler.run(trial.state, draws * thin, thin=thin, diagnose=True, progress=progress)
     return replace(result, decisions=told)
-
-
-def _complaint(adaptation: Adaptation, trial: Trial, result: Result) -> str | None:
-    """What the checks of a trial say of the whole run."""
-    if result.pairs is None or not trial.design.centred:
-        return None
-    return adaptation.complaint(_showing(trial, result))
-
-
-def _showing(trial: Trial, result: Result) -> Trial:
-    """The trial, with the run's pairs in the place of its own."""
-    assert result.pairs is not None
-    return replace(trial, state=result.final_state, positions=result.pairs.positions, gradients=result.pairs.gradients)
 
 
 def _extended(trial: Trial, result: Result, target: int, draws: int, progress: Progress) -> Result:
@@ -134,9 +117,7 @@ def _extended(trial: Trial, result: Result, target: int, draws: int, progress: P
     made, thin = draws, result.decisions["thin"]
     while (ess := _least_ess(result)) < target and made < LONGEST_RUN * draws:
         more = min(max(math.ceil(1.1 * made * (target / max(ess, 1.0) - 1)), 20), LONGEST_RUN * draws - made)
-        further = trial.sampler.run(
-            result.final_state, more * thin, thin=thin, diagnose=result.pairs is not None, progress=progress
-        )
+        further = trial.sampler.run(result.final_state, more * thin, thin=thin, diagnose=True, progress=progress)
         result, made = _joined(result, further), made + more
     sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."
     return replace(result, decisions=result.decisions.and_then("target_ess", ess, sentence))

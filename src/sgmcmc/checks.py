@@ -194,8 +194,9 @@ def check_log_lik(posterior: Posterior, position: PyTree, arrays: dict[str, np.n
     count = len(next(iter(rows.values())))
     singles = [{name: array[i : i + 1] for name, array in rows.items()} for i in range(count)]
     points = (position, _nudged(position))
+    value = jax.jit(posterior.sum_of_rows)
     for number, point in enumerate(points):
-        together, *apart = _trace("log_lik", lambda p=point: [float(posterior.sum_of_rows(p, part)) for part in (rows, *singles)])
+        together, *apart = _trace("log_lik", lambda p=point: [float(value(p, part)) for part in (rows, *singles)])
         if not np.isfinite([together, *apart]).all():
             if number == 0:
                 bad = together if not np.isfinite(together) else next(x for x in apart if not np.isfinite(x))

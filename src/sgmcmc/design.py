@@ -24,7 +24,7 @@ from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, Whiten
 from sgmcmc.importance import make_importance_rows, mixed
 from sgmcmc.kernel import Kernel
 from sgmcmc.mode import subsample
-from sgmcmc.passes import full_sum
+from sgmcmc.passes import compiled, full_sum
 from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
@@ -39,6 +39,9 @@ NOISE = 0.05
 """The part of the variance that minibatch noise may make up, before it is corrected for."""
 
 FEWEST_ROWS = 32
+KEPT_ROWS = 1.1
+"""A design keeps the rows of the one before if it needs at most so many times as many: less than a new compilation costs."""
+
 MOST_WORK = 2_000_000
 """Rows × parameters of a step: where the noise would need more, the step becomes smaller instead."""
 
@@ -56,6 +59,7 @@ class Design:
         est_state: the whitening and the centre.
         variance: of the gradient noise in every direction, for which the dynamics make up.
         amplification: how much of the variance of a chain a unit of it adds.
+        eps: the step size.
         probabilities: of the rows, or None where all are alike.
     """
 
@@ -64,6 +68,7 @@ class Design:
     est_state: WhitenedState
     variance: np.ndarray
     amplification: float
+    eps: float
     probabilities: np.ndarray | None
     decisions: Decisions
 
@@ -79,7 +84,7 @@ class Design:
     def settings(self) -> dict[str, Any]:
         """For the record of a result."""
         return {
-            "stepsize": self.decisions["stepsize"],
+            "stepsize": self.eps,
             "minibatch_size": self.source.batch_size,
             "n_rows": self.source.n_rows,
             "rows": self.source.kind,
@@ -92,22 +97,33 @@ class Design:
 
 
 def control_variates(
-    posterior: Posterior, arrays: dict[str, np.ndarray], centre: Centre, whitening: Whitening, seed: int, progress: Progress
-) -> Design:
-    """Control variates about the centre, rows drawn by how much they matter, as many as keep the noise low."""
+    pilot: Pilot, centre: Centre, whitening: Whitening, seed: int, progress: Progress, before: Design | None = None,
+    states: np.ndarray | None = None,
+) -> Design:  # fmt: skip
+    """Control variates about the centre, rows drawn by how much they matter, as many as keep the noise low.
+
+    `states` of chains, in the variables of `whitening`, say where it is to be low; without them, N(0, I). `before` is the
+    design that made them: near enough to what is needed, its number of rows is kept, and with it what was compiled.
+    """
+    posterior, arrays = pilot.posterior, pilot.arrays
     n_rows, d = posterior.n_rows, size(whitening.origin)
-    points = posterior_points(whitening, seed)
-    if not whitening.dense:
-        steepest = largest_curvature(posterior, arrays, whitening, seed)
-        whitening, points = shrunk(whitening, steepest), points * math.sqrt(steepest)
-    pilot = Pilot(posterior, arrays, centred=True)
+    if states is None:
+        scored, measured = pilot.points(d, seed), posterior_points(whitening, seed)
+        if not whitening.dense:
+            steepest = largest_curvature(posterior, arrays, whitening, seed)
+            whitening, scored, measured = shrunk(whitening, steepest), *(x * math.sqrt(steepest) for x in (scored, measured))
+    else:
+        scored, measured = pilot.some_of(states), states
     with Bar(progress, "row weights", n_rows, "row") as bar:
-        probabilities = mixed(pilot.scores(whitening, seed, bar))
-    per_row = pilot.noise(whitening, points, probabilities, seed + 2)
+        probabilities = mixed(pilot.scores(whitening, scored, bar))
+    noise = pilot.noise(whitening, measured, probabilities, seed + 2)
+    per_row = noise.drawn
     eps, n, because = rows_and_step(loudest(per_row), n_rows, d)
     if 2 * n >= n_rows:
         return full_gradients(posterior, arrays, whitening, n)
-    alike = loudest(pilot.noise(whitening, points, None, seed + 3)) / max(loudest(per_row), 1e-30)
+    if before is not None and before.centred and n <= KEPT_ROWS * before.source.batch_size and eps == before.eps:
+        n = before.source.batch_size
+    alike = loudest(noise.alike) / max(loudest(per_row), 1e-30)
     if whitening.dense:
         values, vectors = np.linalg.eigh(per_row)
         whitening, per_row = rotated(whitening, vectors), np.maximum(values, 0)
@@ -149,7 +165,7 @@ def plain_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whiteni
     n_rows, n = posterior.n_rows, min(PLAIN_ROWS, posterior.n_rows)
     scales = on_the_diagonal(whitening)
     scales = shrunk(scales, largest_curvature(posterior, arrays, scales, seed))
-    per_row = Pilot(posterior, arrays, centred=False).noise(scales, np.zeros((1, size(scales.origin))), None, seed)
+    per_row = Pilot(posterior, arrays, centred=False).noise(scales, np.zeros((1, size(scales.origin))), None, seed).drawn
     variance = per_row / n * (1 - n / n_rows)
     eps = PLAIN_STEP
     ratio = eps * loudest(variance) / (4 * NOISE)
@@ -183,7 +199,7 @@ def _baoa(
     dynamics = BAOA(all_of_it(friction), curvature, corrected=estimator.centred)
     kernel = Kernel(estimator, dynamics, Schedule(all_of_it(eps), None, ("z",) * len(jax.tree.leaves(like))))
     amplification = float(noise_amplification(eps, friction, curvature))
-    return Design(kernel, source, est_state, variance, amplification, probabilities, told)
+    return Design(kernel, source, est_state, variance, amplification, eps, probabilities, told)
 
 
 def rows_and_step(noise: float, n_rows: int, dimension: int) -> tuple[float, int, str]:
@@ -207,7 +223,7 @@ def largest_curvature(posterior: Posterior, arrays: dict[str, np.ndarray], white
     """The largest eigenvalue of the curvature in the variables of a whitening, by power iteration on some rows."""
     rows = subsample(arrays, POWER_ROWS, seed)
     scale = posterior.n_rows / len(next(iter(rows.values())))
-    times, prior = jax.jit(partial(_curvature_times, posterior)), jax.jit(partial(_prior_times, posterior))
+    times, prior = compiled(_curvature_times, posterior), compiled(_prior_times, posterior)
     v = np.random.default_rng(seed).standard_normal(size(whitening.origin))
     value = 1.0
     for _ in range(POWER_ITERATIONS):

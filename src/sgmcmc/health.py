@@ -31,11 +31,24 @@ UNSEEN = (
 )
 
 
-VARIANCE_REMEDIES = {
+REMEDIES = {
     "noise": "Minibatch noise is too high: raise minibatch_size, use control variates, or lower stepsize.",
     "step": "The step is too large: lower stepsize.",
     "narrow": "The chains have not seen all of the posterior: run longer, from several starts.",
+    "apart": "Each may be in a mode of its own, or all are too short: look at plot(), run longer.",
+    "short": "Run longer, or give a larger stepsize if the variances allow it.",
+    "centre": "It makes more noise than it takes away: start params at the posterior mean found here.",
+    "scheme": "Use scheme='symmetric'.",
+    "rounds": "Treat the draws as approximate, or write the model in parameters that are less curved.",
 }
+
+AUTOMATIC_REMEDIES = REMEDIES | {
+    "noise": "The posterior is too far from a bowl for its minibatches: treat the draws as approximate.",
+    "step": "The posterior is steeper in places than at its mode: treat the draws as approximate.",
+    "apart": "Each may be in a mode of its own, or all are too short: look at plot(), ask for more draws.",
+    "short": "Ask for more draws, or for a target_ess.",
+}
+"""For `sample`, whose user chose neither step nor minibatch."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,11 @@ class Finding:
 
     kind: str
     seen: str
-    remedy: str
+    automatic: bool = False
+
+    @property
+    def remedy(self) -> str:
+        return (AUTOMATIC_REMEDIES if self.automatic else REMEDIES)[self.kind]
 
     def __str__(self) -> str:
         return f"{self.seen} {self.remedy}"
@@ -97,7 +114,7 @@ def variances(found: Inflation, names: Sequence[str], noise: np.ndarray) -> list
             f"(standard error {found.error[worst]:.2f})."
         )
         kind = "narrow" if not wide else "noise" if noise[worst] > 1 else "step"
-        findings.append(Finding(kind, seen, VARIANCE_REMEDIES[kind]))
+        findings.append(Finding(kind, seen))
     return findings
 
 
@@ -106,22 +123,10 @@ def mixing(ess: np.ndarray, r_hat: np.ndarray, names: Sequence[str]) -> list[Fin
     findings, r_hat, ess = [], np.nan_to_num(r_hat, nan=1.0), np.nan_to_num(ess, nan=np.inf)
     worst = int(np.argmax(r_hat))
     if r_hat[worst] > APART:
-        findings.append(
-            Finding(
-                "apart",
-                f"Chains disagree about {names[worst]}: R-hat is {r_hat[worst]:.2f}.",
-                "Each may be in a mode of its own, or all are too short: look at plot(), run longer.",
-            )
-        )
+        findings.append(Finding("apart", f"Chains disagree about {names[worst]}: R-hat is {r_hat[worst]:.2f}."))
     least = int(np.argmin(ess))
     if ess[least] < FEW:
-        findings.append(
-            Finding(
-                "short",
-                f"The draws of {names[least]} are worth only {ess[least]:.0f} independent ones.",
-                "Run longer, or give a larger stepsize if the variances allow it.",
-            )
-        )
+        findings.append(Finding("short", f"The draws of {names[least]} are worth only {ess[least]:.0f} independent ones."))
     return findings
 
 
@@ -131,6 +136,4 @@ def centre(distance: np.ndarray, names: Sequence[str]) -> list[Finding]:
     if not distance[worst] > FAR:
         return []
     seen = f"The centre of the control variates is {distance[worst]:.1f} standard deviations from the mean of {names[worst]}."
-    return [
-        Finding("centre", seen, "It makes more noise there than it takes away: start params at the posterior mean found here.")
-    ]
+    return [Finding("centre", seen)]

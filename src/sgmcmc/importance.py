@@ -100,7 +100,7 @@ class ImportanceRows(_InMemory):
         return (1 / (self.batch_size * self.table.probabilities)).astype(jnp.result_type(float))
 
     def draw(self, keys: jax.Array) -> PyTree:
-        return streams(keys, 0, self.n_rows, self.batch_size), coins(keys, self.batch_size)
+        return columns_and_coins(keys, self.n_rows, self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,12 @@ def make_importance_rows(arrays: dict[str, np.ndarray], batch_size: int, probabi
 def coins(key: jax.Array, length: int) -> jax.Array:
     """Independent uniform numbers in [0, 1), for every key, apart from its `streams`."""
     return jax.random.uniform(jax.random.fold_in(key, 1), (length,), jnp.float32)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def columns_and_coins(keys: jax.Array, n_rows: int, length: int) -> tuple[jax.Array, jax.Array]:
+    """What the table needs for `length` rows of every key, in one program."""
+    return streams(keys, 0, n_rows, length), coins(keys, length)
 
 
 def _rows_of(tree: PyTree, index: jax.Array) -> PyTree:

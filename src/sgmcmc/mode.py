@@ -8,10 +8,8 @@ unbiased for any centre; a close one makes it quiet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from sgmcmc._tree import join, size
@@ -31,7 +29,7 @@ from sgmcmc.centering import (
     value_and_gradient,
     without_kinks,
 )
-from sgmcmc.passes import full_sum
+from sgmcmc.passes import compiled, full_sum
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
 from sgmcmc.sources import gather
@@ -44,6 +42,8 @@ LARGE_MODEL_METRIC_ROWS = 2_000
 ROUNDS, STEPS_PER_ROUND = 12, 25
 FULL_ROUNDS, FULL_STEPS_PER_ROUND = 3, 15
 HALVINGS = 30
+MOST_PASSES = 300
+"""Evaluations on the same rows after which a search ends, wherever it is."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class _Objective:
 
     def __init__(self, posterior: Posterior, arrays: dict[str, np.ndarray], like: PyTree, scale: float) -> None:
         self.arrays, self.like, self.scale, self.passes = arrays, like, scale, 0
-        self._block = jax.jit(partial(value_and_gradient, posterior))
-        self._prior = jax.jit(partial(prior_value_and_gradient, posterior))
-        self._fisher = jax.jit(partial(fisher_information, posterior), static_argnums=2)
-        self._curvature = jax.jit(partial(prior_curvature, posterior), static_argnums=1)
-        self._bend = jax.jit(partial(curvature_along, posterior))
+        self._block = compiled(value_and_gradient, posterior)
+        self._prior = compiled(prior_value_and_gradient, posterior)
+        self._fisher = compiled(fisher_information, posterior, 2)
+        self._curvature = compiled(prior_curvature, posterior, 1)
+        self._bend = compiled(curvature_along, posterior)
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient, and the prior's part of the gradient."""
@@ -131,7 +131,7 @@ def _search(
         if distance < TOLERANCE:
             break
         moved = _ascend(objective, point, metric, steps, bar)
-        if moved is point:
+        if moved is point or objective.passes > MOST_PASSES:
             break
         point, x = moved, moved.x
         distance = metric.distance(point.settled)
@@ -143,7 +143,7 @@ def _search(
 def _ascend(objective: _Objective, point: _Point, metric: Metric, steps: int, bar: Bar) -> _Point:
     memory = QuasiNewton(metric)
     for _ in range(steps):
-        if metric.distance(point.settled) < TOLERANCE / 2:
+        if metric.distance(point.settled) < TOLERANCE / 2 or objective.passes > MOST_PASSES:
             break
         new = _line_search(objective, point, memory.direction(point.settled), metric)
         if new is None and memory.pairs:

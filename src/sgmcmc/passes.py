@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -16,6 +17,12 @@ from sgmcmc.sources import blocks
 
 BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
+
+
+@lru_cache(maxsize=64)
+def compiled(function: Callable[..., Any], posterior: Posterior, static: int | None = None) -> Callable[..., Any]:
+    """`function(posterior, ...)`, compiled once for a posterior; `static` counts the argument after it that is no array."""
+    return jax.jit(partial(function, posterior), static_argnums=static)
 
 
 def block_rows(arrays: dict[str, np.ndarray], extra_per_row: int = 0) -> int:
@@ -37,12 +44,16 @@ def full_sum(function: Callable[[Rows], PyTree], arrays: dict[str, np.ndarray], 
 
 def full_gradient(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray], bar: Bar | None = None) -> PyTree:
     """The gradient of the full log likelihood: one pass."""
-    gradient = jax.jit(jax.grad(posterior.sum_of_rows))
+    gradient = compiled(_gradient_of_rows, posterior)
     total = full_sum(lambda rows: gradient(position, rows), arrays, bar)
     return tree_map(lambda x, like: jax.numpy.asarray(x, like.dtype), total, position)
 
 
 def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray]) -> float:
     """The log likelihood of all rows: one pass."""
-    value = jax.jit(posterior.sum_of_rows)
+    value = compiled(Posterior.sum_of_rows, posterior)
     return float(full_sum(lambda rows: value(position, rows), arrays))
+
+
+def _gradient_of_rows(posterior: Posterior, position: PyTree, rows: Rows) -> PyTree:
+    return jax.grad(posterior.sum_of_rows)(position, rows)

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import flat, split
+from sgmcmc._tree import flat, split, tree_map
 from sgmcmc._types import Rows
 from sgmcmc.passes import block_rows
 from sgmcmc.posterior import Posterior
@@ -22,11 +21,29 @@ from sgmcmc.progress import Bar
 from sgmcmc.sources import blocks, gather
 from sgmcmc.whitening import Whitening, whitened
 
-TYPICAL, WIDE, WIDTH = 4, 2, 2.5
-"""Points at which the rows are scored: some drawn from N(0, I), some from one `WIDTH` times as wide, for the tails."""
+FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000
+"""Points at which the rows are scored: as many as so many rows in all allow."""
 
-NOISE_ROWS, NOISE_POINTS = 8192, 8
-"""Rows and points from which the noise is measured."""
+WIDE, WIDTH = 4, 2.5
+"""One point in so many is far out: drawn that much wider than N(0, I), or the farthest the chains have been."""
+
+NOISE_ROWS, NOISE_POINTS = 4096, 256
+"""Rows and points from which the noise is measured: it varies from point to point as a square does, so many are needed."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The variance of an estimate from a single row, in all directions: a matrix, or its diagonal for a whitening by scales.
+
+    An estimate from n rows drawn independently has 1/n of it.
+
+    Attributes:
+        drawn: with the row drawn by the probabilities given.
+        alike: with all rows alike.
+    """
+
+    drawn: np.ndarray
+    alike: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -40,30 +57,38 @@ class Pilot:
     arrays: dict[str, np.ndarray]
     centred: bool
 
-    def scores(self, whitening: Whitening, seed: int, bar: Bar) -> np.ndarray:
-        """Root mean square length of every row's term over points of the posterior: what importance rows are drawn by."""
-        d = _dimension(whitening)
-        points = np.random.default_rng(seed).standard_normal((TYPICAL + WIDE, d))
-        points[TYPICAL:] *= WIDTH
+    def scores(self, whitening: Whitening, points: np.ndarray, bar: Bar) -> np.ndarray:
+        """Root mean square length of every row's term over some points: what importance rows are drawn by."""
         found = []
-        for rows in blocks(self.arrays, block_rows(self.arrays, 12 * d)):
+        for rows in blocks(self.arrays, block_rows(self.arrays, 12 * points.shape[1])):
             found.append(np.asarray(self._squares(whitening, jnp.asarray(points, float), rows)))
             bar.update(len(found[-1]))
         return np.sqrt(np.concatenate(found) / len(points))
 
-    def noise(self, whitening: Whitening, points: np.ndarray, probabilities: np.ndarray | None, seed: int) -> np.ndarray:
-        """The variance of an estimate from a single row drawn by `probabilities` (None: all alike), averaged over `points`.
+    def points(self, dimension: int, seed: int) -> np.ndarray:
+        """Points of N(0, I) and beyond, for scores before there are draws."""
+        points = np.random.default_rng(seed).standard_normal((self._count, dimension))
+        points[::WIDE] *= WIDTH
+        return points
 
-        A matrix, or its diagonal where the whitening is one. An estimate from n rows drawn with replacement has 1/n of it.
-        """
+    def some_of(self, states: np.ndarray) -> np.ndarray:
+        """States of chains for scores, the farthest among them."""
+        far = np.argsort(np.sum(states**2, axis=1))[-self._count // WIDE :]
+        return np.concatenate([states[np.linspace(0, len(states) - 1, self._count - len(far)).astype(int)], states[far]])
+
+    @property
+    def _count(self) -> int:
+        return min(MOST_POINTS, max(FEWEST_POINTS, SCORED_ROWS // self.posterior.n_rows))
+
+    def noise(self, whitening: Whitening, points: np.ndarray, probabilities: np.ndarray | None, seed: int) -> Noise:
+        """The noise of rows drawn by `probabilities` (None: all alike), averaged over `points`."""
         rng, n_rows = np.random.default_rng(seed), self.posterior.n_rows
         index = np.sort(_draw(rng, n_rows, probabilities))
         weight = 1 / probabilities[index] if probabilities is not None else np.full(len(index), float(n_rows))
         rows = {name: gather(array, index) for name, array in self.arrays.items()}
-        total: Any = 0.0
-        for point in points:
-            total = total + np.asarray(self._variance(whitening, jnp.asarray(point, float), rows, jnp.asarray(weight, float)))
-        return total / len(points)
+        drawn, alike = self._variances(whitening, jnp.asarray(points, float), rows, jnp.asarray(weight / n_rows, float))
+        scale = float(n_rows) ** 2
+        return Noise(scale * np.asarray(drawn, np.float64), scale * np.asarray(alike, np.float64))
 
     @cached_property
     def _squares(self) -> Callable[..., jax.Array]:
@@ -74,13 +99,22 @@ class Pilot:
         return jax.jit(squares)
 
     @cached_property
-    def _variance(self) -> Callable[..., jax.Array]:
-        def variance(whitening: Whitening, point: jax.Array, rows: Rows, weight: jax.Array) -> jax.Array:
-            weighted = weight[:, None] * self._terms(whitening, rows)(point)
-            away = weighted - weighted.mean(axis=0)
-            return away.T @ away / (len(weight) - 1) if whitening.dense else jnp.var(away, axis=0, ddof=1)
+    def _variances(self) -> Callable[..., tuple[jax.Array, jax.Array]]:
+        def variances(whitening: Whitening, points: jax.Array, rows: Rows, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+            terms, w = self._terms(whitening, rows), weight[:, None]
 
-        return jax.jit(variance)
+            def square(left: jax.Array, right: jax.Array) -> jax.Array:
+                return left.T @ right / len(weight) if whitening.dense else jnp.mean(left * right, axis=0)
+
+            def at(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+                row = terms(z)
+                mean = jnp.mean(w * row, axis=0)
+                common = jnp.outer(mean, mean) if whitening.dense else mean**2
+                return square(w * row, w * row) - common, square(row, w * row) - common
+
+            return tree_map(lambda x: x.mean(axis=0), jax.lax.map(at, points))
+
+        return jax.jit(variances)
 
     def _terms(self, whitening: Whitening, rows: Rows) -> Callable[[jax.Array], jax.Array]:
         """Every row's term of the estimate at z, as one vector each."""

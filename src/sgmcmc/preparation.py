@@ -110,9 +110,9 @@ class Preparation:
         if not unit.dense:
             steepest = largest_curvature(self.posterior, self.arrays, unit, SEED)
             scale = 1.0 if self.whitening is None else join(self.whitening.factor)
-            noise = pilot.noise(unit, points, self.probabilities, SEED + 2) * survey.precision
+            noise = pilot.noise(unit, points, self.probabilities, SEED + 2).drawn * survey.precision
             return steepest * survey.precision * scale**2, noise * scale**2
-        noise = pilot.noise(unit, points, self.probabilities, SEED + 2)
+        noise = pilot.noise(unit, points, self.probabilities, SEED + 2).drawn
         back = np.linalg.inv(np.asarray(unit.factor, np.float64))
         if self.whitening is not None:
             factor = self.whitening.factor
@@ -144,7 +144,8 @@ def prepare(
     if importance:
         assert survey is not None
         with Bar(progress, "row weights", posterior.n_rows, "row") as bar:
-            probabilities = mixed(Pilot(posterior, arrays, centred).scores(survey.whitening, SEED, bar))
+            pilot = Pilot(posterior, arrays, centred)
+            probabilities = mixed(pilot.scores(survey.whitening, pilot.points(size(start), SEED), bar))
     return Preparation(posterior, arrays, centred, survey, whitening, probabilities)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -191,14 +191,14 @@ class Result(Mapping[str, Any]):
             seen = (
                 f"The paper's order of updates overstates every variance, by L/(L-1) = {L / (L - 1):.2f} as the step goes to 0."
             )
-            findings.append(Finding("scheme", seen, "Use scheme='symmetric'."))
+            findings.append(Finding("scheme", seen))
         if "unsettled" in self.decisions:
-            seen = f"The automatic rounds did not settle: {self.decisions['unsettled']}."
-            findings.append(Finding("rounds", seen, "Treat the draws as approximate, or simplify the model's parameters."))
+            findings.append(Finding("rounds", f"The automatic rounds did not settle: {self.decisions['unsettled']}."))
         notes = ["R-hat and effective sample size tell mixing only, never bias.", UNSEEN]
         if not found.joint:
             notes.insert(0, "Too many parameters for the draws: inflation is judged by directions, without their correlations.")
-        return Health(tuple(findings), tuple(notes))
+        automatic = self.settings.get("sampler") == "sample"
+        return Health(tuple(replace(finding, automatic=automatic) for finding in findings), tuple(notes))
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ `DataTree` with a posterior group; settings go to its attributes.

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import join, leaf_names, number_names, shapes, tree_map
+from sgmcmc._tree import join, leaf_names, number_names, shapes, size, tree_map
 from sgmcmc._types import Batch, PyTree, State
 from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checks import check_choice, check_count
@@ -32,7 +32,7 @@ from sgmcmc.progress import Bar, Progress, check_progress
 from sgmcmc.result import Result
 from sgmcmc.run import Loop, n_chains
 from sgmcmc.sources import Source
-from sgmcmc.summaries import Keep, PairTrace, Trace
+from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
 
 ALONE, PAIRS = "kept", "pairs of the diagnostics"
 """The names of a keep object that came without one, and of the one that `diagnose` adds."""
@@ -216,17 +216,23 @@ class Sampler:
         culprit = first_not_finite(position, position, n_chains(state) is not None)
         if culprit is not None:
             raise InputError(f"params[{culprit.parameter!r}] is not finite, or outside its constraint; expected a value inside")
-        plan = self.loop.prepare(state.key, int(state.step) - 1)
-        moved = replace(state, position=position, params=params)
-        return self._place(moved, self.source.data, plan, chained=n_chains(state) is not None)
+        return self.moved(replace(state, params=params), position)
 
     def scatter(self, state: State, width: float) -> State:
         """The chains of a state moved apart: each to a normal distance of `width`, in the variables that move."""
         key = jax.random.fold_in(jax.random.wrap_key_data(state.seed), SCATTER_CHAIN)
-        away = tree_map(lambda x: width * x, normals(key, (), state.position))
+        return self.moved(state, tree_map(lambda x, z: x + width * z, state.position, normals(key, (), state.position)))
+
+    def moved(self, state: State, position: PyTree) -> State:
+        """The state at another position, its gradient evaluated there."""
         plan = self.loop.prepare(state.key, int(state.step) - 1)
-        moved = replace(state, position=tree_map(jnp.add, state.position, away))
-        return self._place(moved, self.source.data, plan, chained=n_chains(state) is not None)
+        return self._place(replace(state, position=position), self.source.data, plan, chained=n_chains(state) is not None)
+
+    def with_source(self, source: Source, prepared: Prepared) -> Sampler:
+        """The same sampler on another source of the same kind and sizes: what was compiled serves it too."""
+        sampler = replace(self, source=source, prepared=prepared)
+        sampler.__dict__.update(loop=self.loop.with_source(source), _start=self._start, _place=self._place)
+        return sampler
 
     def log_posterior(self, state: State, *, full: bool = False) -> np.ndarray:
         """The log posterior at the state, up to its constant: a minibatch estimate, or (`full`) from all the data.
@@ -342,12 +348,13 @@ class Sampler:
         """Positions and gradients as the diagnostics take them: chain, draw, number."""
         chained = n_chains(state) is not None
         whitening = state.estimator.whitening if isinstance(state.estimator, WhitenedState) else None
+        some = paired_numbers(size(self.start))
         return Pairs(
             flat_draws(pairs["position"], chained),
             flat_draws(pairs["gradient"], chained),
-            number_names(self.start),
-            None if whitening is None else np.asarray(whitening.factor) if whitening.dense else join(whitening.factor),
-            None if whitening is None else join(whitening.origin),
+            number_names(self.start)[some],
+            None if whitening is None else np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some],
+            None if whitening is None else join(whitening.origin)[some],
         )
 
     def _raise_if_diverged(self, attempted: Any, result: Result) -> None:

@@ -21,6 +21,9 @@ from sgmcmc._tree import shapes, size, tree_map
 from sgmcmc._types import PyTree, State
 from sgmcmc.errors import InputError
 
+MOST_PAIRED = 2000
+"""Numbers whose gradients are kept beside them."""
+
 
 @runtime_checkable
 class Keep(Protocol):
@@ -122,10 +125,24 @@ class Trace:
 
 @dataclass(frozen=True)
 class PairTrace(Trace):
-    """Keep what moves and its gradient there, as pairs: what the diagnostics work on."""
+    """Keep what moves and its gradient there, as pairs: what the diagnostics work on.
+
+    Of more than `MOST_PAIRED` numbers, every so-manyth is kept.
+    """
 
     def view(self, state: State) -> PyTree:
-        return {"position": state.position, "gradient": state.gradient}
+        return {"position": _some(state.position, state), "gradient": _some(state.gradient, state)}
+
+
+def paired_numbers(total: int) -> slice:
+    """Which of so many numbers are kept in pairs."""
+    return slice(None, None, -(-total // MOST_PAIRED))
+
+
+def _some(tree: PyTree, state: State) -> jax.Array:
+    chains = state.key.shape[:-1]
+    vector = jnp.concatenate([leaf.reshape(*chains, -1) for leaf in jax.tree.leaves(tree)], axis=-1)
+    return vector[..., paired_numbers(vector.shape[-1])]
 
 
 def seen_by(keep: Keep, state: State) -> PyTree:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,7 +21,7 @@ from sgmcmc.curvature import (
 from sgmcmc.errors import SgmcmcError
 from sgmcmc.gradients import Centre
 from sgmcmc.mode import find_mode, keeps_climbing, subsample
-from sgmcmc.passes import full_gradient, full_sum
+from sgmcmc.passes import compiled, full_gradient, full_sum
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
 from sgmcmc.whitening import Whitening
@@ -74,8 +72,8 @@ def curvature_at(
     """The posterior's precision at a point, and whether it is the Hessian or the Fisher information."""
     d, names = size(position), number_names(position)
     dense = d <= LARGEST_DENSE and not diagonal
-    fisher = jax.jit(partial(fisher_information, posterior), static_argnums=2)
-    prior = np.asarray(jax.jit(partial(prior_curvature, posterior), static_argnums=1)(position, dense), np.float64)
+    fisher = compiled(fisher_information, posterior, 2)
+    prior = np.asarray(compiled(prior_curvature, posterior, 1)(position, dense), np.float64)
     with Bar(progress, "curvature", posterior.n_rows, "row") as bar:
 
         def information(dense: bool) -> np.ndarray:
@@ -100,14 +98,14 @@ def _hessian(
     scale, since a column that is rare (three rows of a million) is not in a subsample.
     """
     d = size(position)
-    hessian = jax.jit(partial(negative_hessian, posterior))
+    hessian = compiled(negative_hessian, posterior)
     used = subsample(arrays, hessian_rows(posterior.n_rows, d), seed)
     count = len(next(iter(used.values())))
     total = full_sum(lambda rows: hessian(position, rows), used, bar, extra=16 * d)
     total = (total + total.T) / 2
     if count == posterior.n_rows:
         return total
-    fisher = jax.jit(partial(fisher_information, posterior), static_argnums=2)
+    fisher = compiled(fisher_information, posterior, 2)
     seen = full_sum(lambda rows: fisher(position, rows, False), used, extra=8 * d)
     every = information(False)
     stretch = np.sqrt(np.where(seen > 0, every / np.where(seen > 0, seen, 1), 0.0))
