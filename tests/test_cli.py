@@ -35,7 +35,7 @@ def test_an_unknown_experiment_is_refused():
 
 def test_demo_runs_on_little_data(tmp_path):
     picture = tmp_path / "demo.png"
-    ended = run("demo", "--rows", 20_000, "--iters", 400, "--out", picture)
+    ended = run("demo", "--rows", 20_000, "--draws", 400, "--out", picture)
     assert ended.exit_code == 0, ended.output
     assert picture.stat().st_size > 10_000
     assert "r_hat" in ended.output

@@ -212,10 +212,10 @@ class Adaptation:
         outcome = self._run(sampler, state, 0, SETTLING)
         if outcome.failed_at is not None:
             return trial
-        told = trial.decisions.and_then(
-            "centre", "mean", "The chains were then centred at their own mean, and the rows weighed there."
-        )
-        return replace(trial, sampler=sampler, design=design, state=outcome.state, decisions=told + design.decisions)
+        told = trial.decisions.and_then("centre", "mean", "Centre and rows were then chosen anew, by where the chains are.")
+        if design.source.batch_size != before.source.batch_size:
+            told = told + design.decisions
+        return replace(trial, sampler=sampler, design=design, state=outcome.state, decisions=told)
 
 
 def noise_complaint(trial: Trial) -> str | None:

@@ -48,10 +48,10 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing b
     "--out", type=click.Path(dir_okay=False, path_type=Path), default="demo.png", show_default=True, help="The picture."
 )
 @click.option("--rows", type=click.IntRange(100), default=1_000_000, show_default=True, help="Rows of data.")
-@click.option("--iters", type=click.IntRange(100), default=20_000, show_default=True, help="Iterations of each chain.")
+@click.option("--draws", type=click.IntRange(100), default=2_500, show_default=True, help="Draws of each chain.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of data and chains.")
 @quiet_option
-def demo(out: Path, rows: int, iters: int, seed: int, quiet: bool) -> None:
+def demo(out: Path, rows: int, draws: int, seed: int, quiet: bool) -> None:
     """Logistic regression on a million rows, with a picture.
 
     \b
@@ -61,7 +61,7 @@ def demo(out: Path, rows: int, iters: int, seed: int, quiet: bool) -> None:
     """
     from sgmcmc.demo import run
 
-    run(out, rows, iters, seed, not quiet, _teller(quiet))
+    run(out, rows, draws, seed, not quiet, _teller(quiet))
 
 
 @main.command()

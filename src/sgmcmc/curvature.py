@@ -33,8 +33,9 @@ def open_direction(names: list[str]) -> SgmcmcError:
     """What to say of a direction that neither the rows nor the prior determine, by the names with the largest part in it."""
     what = names[0] if len(names) == 1 else f"some combination of {', '.join(names)}"
     return SgmcmcError(
-        f"neither the data nor the prior determine {what}: the log posterior is flat there, so the posterior is improper. "
-        "Give these parameters a proper log_prior, or leave one of them out"
+        f"neither the data nor the prior determine {what}: the log posterior is flat there, so the posterior is improper. With a "
+        "flat prior, data that a plane separates do this, and columns that add up to each other. Give these parameters a proper "
+        "log_prior, or leave one of them out"
     )
 
 

@@ -42,7 +42,11 @@ def traces_and_densities(series: Sequence[tuple[str, np.ndarray]], title: str, w
 
 
 def overview(
-    series: Sequence[tuple[str, np.ndarray]], inflation: Mapping[str, tuple[float, float]], title: str, verdict: str
+    series: Sequence[tuple[str, np.ndarray]],
+    inflation: Mapping[str, tuple[float, float]],
+    title: str,
+    verdict: str,
+    xlabel: str = "value",
 ) -> Figure:
     """Posterior intervals, the inflation of each variance, and the traces of the numbers whose inflation is largest.
 
@@ -59,7 +63,7 @@ def overview(
     intervals.hlines(place, lower, upper, color=blue, lw=5, label="50 % interval")
     intervals.plot(middle, place, "o", color="white", ms=3.5, mec=blue, label="median")
     intervals.set_yticks(place, names, fontsize="small")
-    intervals.set_xlabel("parameter")
+    intervals.set_xlabel(xlabel)
     intervals.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize="small", frameon=False, handlelength=1.2)
 
     known = [(y, *inflation[name]) for y, name in zip(place, names, strict=True) if name in inflation]
