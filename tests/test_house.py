@@ -16,7 +16,7 @@ SOURCE = Path(sgmcmc.__file__).parent
 
 ROOMS = [
     {"_types", "errors", "_tree"},
-    {"posterior", "whitening", "schedules", "sources", "importance", "checks"},
+    {"posterior", "whitening", "schedules", "sources", "importance", "checks", "seeds"},
     {"gradients", "centering", "curvature", "dynamics", "kernel", "laws"},
     {"summaries", "diagnostics", "inflation", "stein", "decisions", "health"},
     {"progress", "run", "passes", "mode", "centre", "result", "pictures", "failures", "sampler"},

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import split, tree_map
+from sgmcmc._tree import size, split, tree_map
 from sgmcmc._types import State
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
@@ -23,13 +23,14 @@ from sgmcmc.errors import SgmcmcError
 from sgmcmc.gradients import Centre
 from sgmcmc.inflation import direction_inflation
 from sgmcmc.passes import full_gradient
-from sgmcmc.pilot import NOISE_POINTS, Pilot
+from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
+from sgmcmc.result import Result
 from sgmcmc.run import Outcome
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.schedules import Schedule
-from sgmcmc.summaries import PairTrace, Trace
+from sgmcmc.summaries import MOST_PAIRED, PairTrace, Trace, paired_numbers
 from sgmcmc.survey import Survey
 from sgmcmc.whitening import Whitening
 
@@ -54,7 +55,8 @@ LOUD = 2.0
 class Trial:
     """Chains that went through a trial: where they are, and what they showed.
 
-    `noise` is that of a gradient from a single row, where the chains were; None without control variates.
+    Positions and gradients are those of every `stride`-th step. `noise` is that of a gradient from a single row, where the
+    chains were; None without control variates.
     """
 
     sampler: Sampler
@@ -62,6 +64,7 @@ class Trial:
     state: State
     positions: np.ndarray
     gradients: np.ndarray
+    stride: int
     noise: np.ndarray | None
     round: int
     decisions: Decisions
@@ -69,7 +72,8 @@ class Trial:
     @cached_property
     def autocorrelation(self) -> float:
         """The longest integrated autocorrelation time, in steps."""
-        return float(np.max(autocorrelation_time(self.positions)))
+        some = paired_numbers(self.positions.shape[-1])
+        return self.stride * float(np.max(autocorrelation_time(self.positions[..., some])))
 
     @property
     def states(self) -> np.ndarray:
@@ -119,7 +123,8 @@ class Adaptation:
         number, centre = trial.round + 1, self.recentred(trial)
         told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; centre, scales and rows were renewed.")
         stretch, whitening = self.rescaled(trial)
-        away = (trial.states - trial.states.mean(axis=0)) @ np.linalg.inv(stretch).T
+        away = trial.states - trial.states.mean(axis=0)
+        away = away / stretch if stretch.ndim == 1 else away @ np.linalg.inv(stretch).T
         whitening = replace(whitening, origin=centre.position)
         design = control_variates(self.pilot, centre, whitening, self.seed + 10 * number, self.progress, trial.design, some(away))
         return self.attempt(design, number, WARM_UP, SCATTER, told)
@@ -136,11 +141,13 @@ class Adaptation:
             sampler = Sampler("sample", design.kernel, design.source, self.start, design.settings, None, prepared)
             state = with_variance(sampler.init(self._key(number), n_chains=self.chains, progress=False), design.variance)
             outcome = self._run(sampler, sampler.scatter(state, scatter), warm_up, TRIAL)
+            stride = self._pairs.thin
             positions, gradients = (flat_draws(outcome.values[1][name], True) for name in ("position", "gradient"))
             lost = outcome.failed_at is not None or (design.centred and np.abs(positions).max() > FAR)
             if not lost:
                 noise = self.noise(design, positions)
-                return Trial(sampler, design, outcome.state, positions, gradients, noise, number, told + design.decisions)
+                told = told + design.decisions
+                return Trial(sampler, design, outcome.state, positions, gradients, stride, noise, number, told)
             sentence = f"A chain left in the trial: the step was divided by {2 ** (halving + 1)} and the chains started again."
             told = told.and_then("halvings", halving + 1, sentence)
             design = halved(design)
@@ -149,20 +156,32 @@ class Adaptation:
             "probably unbounded, or has a limit written as -inf, which belongs into constraints"
         )
 
+    @cached_property
+    def _pairs(self) -> PairTrace:
+        """All numbers of the trial's positions; of so many that this is much memory, fewer positions."""
+        d = size(self.start)
+        return PairTrace() if d <= MOST_PAIRED else PairTrace(thin=min(d // MOST_PAIRED + 1, TRIAL // 30), most=d)
+
     def _key(self, number: int) -> jax.Array:
         return jax.random.fold_in(self.root, 1000 + number)
 
     def _run(self, sampler: Sampler, state: State, warm_up: int, trial: int) -> Outcome:
         with Bar(self.progress, "warm-up", warm_up + trial) as bar:
-            outcome = sampler.loop.run(state, trial, warm_up, 1, (Trace(), PairTrace()), bar)
+            outcome = sampler.loop.run(state, trial, warm_up, 1, (Trace(), self._pairs), bar)
         if outcome.interrupted:
             raise KeyboardInterrupt
         return outcome
 
-    def shown_by(self, trial: Trial, state: State, positions: np.ndarray, gradients: np.ndarray) -> Trial:
-        """The same chains, judged by other draws of theirs."""
+    def shown_by(self, trial: Trial, result: Result) -> Trial:
+        """The same chains, judged by a whole run; of models too large to keep all pairs of it, by their trial."""
+        pairs = result.pairs
+        if pairs is None or pairs.positions.shape[-1] < trial.positions.shape[-1]:
+            return trial
+        positions, stride = pairs.positions, result.decisions["thin"]
         noise = self.noise(trial.design, positions)
-        return replace(trial, state=state, positions=positions, gradients=gradients, noise=noise)
+        return replace(
+            trial, state=result.final_state, positions=positions, gradients=pairs.gradients, stride=stride, noise=noise
+        )
 
     def noise(self, design: Design, positions: np.ndarray) -> np.ndarray | None:
         """The noise per single row where the chains are."""
@@ -180,8 +199,8 @@ class Adaptation:
         return Centre(whitening.leave(z), gradient, jnp.asarray(np.nan, float), jnp.asarray(True))
 
     def rescaled(self, trial: Trial) -> tuple[np.ndarray, Whitening]:
-        """Scales by the chains' covariance, drawn towards those before as long as the draws are few; and the matrix by which
-        the variables before are stretched to give the new ones.
+        """Scales by the chains' covariance, drawn towards those before as long as the draws are few; and the matrix (or
+        its diagonal) by which the variables before are stretched to give the new ones.
         """
         every, whitening = trial.states, trial.design.whitening
         effective, d = len(every) / trial.autocorrelation, every.shape[1]
@@ -189,7 +208,7 @@ class Adaptation:
         if not whitening.dense:
             scale = np.sqrt(trust * every.var(axis=0) + (1 - trust))
             factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
-            return np.diag(scale), replace(whitening, factor=factor)
+            return scale, replace(whitening, factor=factor)
         stretch = np.linalg.cholesky(trust * np.cov(every.T).reshape(d, d) + (1 - trust) * np.eye(d))
         return stretch, dense_whitening(np.asarray(whitening.factor, np.float64) @ stretch, whitening.origin)
 
@@ -228,7 +247,8 @@ def noise_complaint(trial: Trial) -> str | None:
 
 def variance_complaint(trial: Trial) -> str | None:
     """What is wrong with the chains' variances, or None."""
-    found = direction_inflation(trial.positions, trial.gradients)
+    some = paired_numbers(trial.positions.shape[-1])
+    found = direction_inflation(trial.positions[..., some], trial.gradients[..., some])
     worst = int(np.argmax(np.abs(found.value - 1) - SURE * found.error))
     if abs(found.value[worst] - 1) > OFF + SURE * found.error[worst]:
         return f"a direction's variance was {found.value[worst]:.2f} times what it should be"
@@ -237,7 +257,8 @@ def variance_complaint(trial: Trial) -> str | None:
 
 def some(states: np.ndarray) -> np.ndarray:
     """As many states as the noise is measured at, from all over the chains."""
-    return states[np.linspace(0, len(states) - 1, NOISE_POINTS).astype(int)]
+    count = NOISE_POINTS if states.shape[1] <= MOST_PAIRED else FEW_POINTS
+    return states[np.linspace(0, len(states) - 1, count).astype(int)]
 
 
 def unsettled(told: Decisions, complaint: str) -> Decisions:

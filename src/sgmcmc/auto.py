@@ -20,7 +20,7 @@ from sgmcmc.diagnostics import flat_draws, mixing
 from sgmcmc.errors import SgmcmcWarning
 from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.sampler import as_key, draw_seed, seed_number
+from sgmcmc.seeds import as_key, draw_seed, seed_number
 from sgmcmc.survey import take_survey
 
 DRAWS_PER_TIME = 8
@@ -88,15 +88,14 @@ def sample(
     trial = adaptation.adapt(survey)
     while True:
         result = _run(trial, draws, progress)
-        assert result.pairs is not None
         if "fallback" in trial.decisions:
             complaint = None
             break
-        trial = adaptation.shown_by(trial, result.final_state, result.pairs.positions, result.pairs.gradients)
-        complaint = noise_complaint(trial) or variance_complaint(trial)
+        shown = adaptation.shown_by(trial, result)
+        complaint = noise_complaint(shown) or variance_complaint(shown)
         if complaint is None or trial.round >= ROUNDS:
             break
-        trial = adaptation.tuned(adaptation.again(trial, complaint))
+        trial = adaptation.tuned(adaptation.again(shown, complaint))
     if target_ess is not None:
         result = _extended(trial, result, target_ess, draws, progress)
     decisions = result.decisions if complaint is None else unsettled(result.decisions, complaint)

@@ -33,8 +33,9 @@ from sgmcmc.posterior import Posterior, make_transform
 from sgmcmc.preparation import own_whitening, prepare
 from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.sampler import Prepared, Sampler, as_key, check_run_numbers, named_keeps
+from sgmcmc.sampler import Prepared, Sampler, check_run_numbers, named_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
+from sgmcmc.seeds import as_key
 from sgmcmc.sources import make_source
 from sgmcmc.summaries import Keep
 

@@ -27,8 +27,9 @@ FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000
 WIDE, WIDTH = 4, 2.5
 """One point in so many is far out: drawn that much wider than N(0, I), or the farthest the chains have been."""
 
-NOISE_ROWS, NOISE_POINTS = 4096, 256
-"""Rows and points from which the noise is measured: it varies from point to point as a square does, so many are needed."""
+NOISE_ROWS, NOISE_POINTS, FEW_POINTS = 4096, 256, 16
+"""Rows and points from which the noise is measured: it varies from point to point as a square does, so many are needed.
+Of models so large that they are only scaled, few must do."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,9 @@ class Pilot:
 
 def posterior_points(whitening: Whitening, seed: int) -> np.ndarray:
     """Points of N(0, I) to measure the noise at before there are draws."""
-    return np.random.default_rng(seed + 1).standard_normal((NOISE_POINTS, _dimension(whitening)))
+    return np.random.default_rng(seed + 1).standard_normal(
+        (NOISE_POINTS if whitening.dense else FEW_POINTS, _dimension(whitening))
+    )
 
 
 def _draw(rng: np.random.Generator, n_rows: int, probabilities: np.ndarray | None) -> np.ndarray:

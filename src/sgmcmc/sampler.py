@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import secrets
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress, check_progress
 from sgmcmc.result import Result
 from sgmcmc.run import Loop, n_chains
+from sgmcmc.seeds import as_key, draw_seed, seed_number
 from sgmcmc.sources import Source
 from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
 
@@ -418,28 +418,6 @@ def named_keeps(keep: Any) -> dict[str, Keep]:
 def trace_of(keeps: Mapping[str, Keep]) -> str | None:
     """The name of the first object that keeps the parameters themselves."""
     return next((name for name, keep in keeps.items() if isinstance(keep, Trace) and keep.function is None), None)
-
-
-def as_key(seed: Any) -> jax.Array:
-    """A typed key from a whole number or a JAX key, old style or new."""
-    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
-        return seed
-    if isinstance(seed, jax.Array | np.ndarray) and seed.dtype == np.uint32 and seed.shape == (2,):
-        return jax.random.wrap_key_data(jnp.asarray(seed))
-    if check_count("seed", seed, least=0) >= 2**32:
-        raise InputError(f"seed is {seed}; expected a whole number below 2**32, or a JAX key")
-    return jax.random.key(int(seed))
-
-
-def draw_seed() -> int:
-    """A seed from the operating system."""
-    return secrets.randbits(31)
-
-
-def seed_number(seed: jax.Array) -> int | np.ndarray:
-    """A root key as the user would give it again: the whole number it was made from, or the key itself."""
-    numbers = np.asarray(seed)
-    return int(numbers[-1]) if not numbers[:-1].any() else numbers
 
 
 def _centre_figures(state: State) -> dict[str, Any]:

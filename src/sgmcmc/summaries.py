@@ -127,22 +127,23 @@ class Trace:
 class PairTrace(Trace):
     """Keep what moves and its gradient there, as pairs: what the diagnostics work on.
 
-    Of more than `MOST_PAIRED` numbers, every so-manyth is kept.
+    Of more than `most` numbers, every so-manyth is kept.
     """
 
+    most: int = MOST_PAIRED
+
     def view(self, state: State) -> PyTree:
-        return {"position": _some(state.position, state), "gradient": _some(state.gradient, state)}
+        return {"position": self._some(state.position, state), "gradient": self._some(state.gradient, state)}
+
+    def _some(self, tree: PyTree, state: State) -> jax.Array:
+        chains = state.key.shape[:-1]
+        vector = jnp.concatenate([leaf.reshape(*chains, -1) for leaf in jax.tree.leaves(tree)], axis=-1)
+        return vector[..., paired_numbers(vector.shape[-1], self.most)]
 
 
-def paired_numbers(total: int) -> slice:
+def paired_numbers(total: int, most: int = MOST_PAIRED) -> slice:
     """Which of so many numbers are kept in pairs."""
-    return slice(None, None, -(-total // MOST_PAIRED))
-
-
-def _some(tree: PyTree, state: State) -> jax.Array:
-    chains = state.key.shape[:-1]
-    vector = jnp.concatenate([leaf.reshape(*chains, -1) for leaf in jax.tree.leaves(tree)], axis=-1)
-    return vector[..., paired_numbers(vector.shape[-1])]
+    return slice(None, None, -(-total // most))
 
 
 def seen_by(keep: Keep, state: State) -> PyTree:
