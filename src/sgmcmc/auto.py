@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from sgmcmc._tree import tree_map
+from sgmcmc._tree import size, tree_map
 from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
 from sgmcmc.checks import check_count
@@ -27,6 +27,9 @@ DRAWS_PER_TIME = 8
 """Draws stored per autocorrelation time, the longest of all numbers: more would add little to the shorter ones."""
 
 LEAST_THIN, LONGEST_THIN = 2, 10
+MOST_WORK = 2_000_000_000
+"""Draws × rows × parameters of a chain beyond which steps are not spent on draws that are less alike."""
+
 LONGEST_RUN = 32
 """Times the draws asked for, that a run may be made longer to reach `target_ess`."""
 
@@ -105,7 +108,8 @@ def sample(
 
 
 def _run(trial: Trial, draws: int, progress: Progress) -> Result:
-    thin = max(LEAST_THIN, min(LONGEST_THIN, round(trial.autocorrelation / DRAWS_PER_TIME)))
+    affordable = MOST_WORK // (draws * trial.design.source.batch_size * size(trial.sampler.start))
+    thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
     told = trial.decisions.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
     result = trial.sampler.run(trial.state, draws * thin, thin=thin, diagnose=True, progress=progress)
     return replace(result, decisions=told)

@@ -42,7 +42,7 @@ FEWEST_ROWS = 32
 KEPT_ROWS = 1.1
 """A design keeps the rows of the one before if it needs at most so many times as many: less than a new compilation costs."""
 
-MOST_WORK = 2_000_000
+MOST_WORK = 500_000
 """Rows × parameters of a step: where the noise would need more, the step becomes smaller instead."""
 
 PLAIN_ROWS, PLAIN_STEP, LEAST_FRICTION = 512, 0.25, 0.02

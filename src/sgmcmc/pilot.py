@@ -132,9 +132,8 @@ class Pilot:
 
 def posterior_points(whitening: Whitening, seed: int) -> np.ndarray:
     """Points of N(0, I) to measure the noise at before there are draws."""
-    return np.random.default_rng(seed + 1).standard_normal(
-        (NOISE_POINTS if whitening.dense else FEW_POINTS, _dimension(whitening))
-    )
+    count = NOISE_POINTS if whitening.dense else FEW_POINTS
+    return np.random.default_rng(seed + 1).standard_normal((count, _dimension(whitening)))
 
 
 def _draw(rng: np.random.Generator, n_rows: int, probabilities: np.ndarray | None) -> np.ndarray:
