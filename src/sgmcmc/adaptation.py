@@ -129,6 +129,12 @@ class Adaptation:
         design = control_variates(self.pilot, centre, whitening, self.seed + 10 * number, self.progress, trial.design, some(away))
         return self.attempt(design, number, WARM_UP, SCATTER, told)
 
+    def slower(self, trial: Trial) -> Trial:
+        """The same design with half the step, tried anew: for chains that left after their trial."""
+        sentence = "A chain left the posterior after its trial: the step was halved and the chains started again."
+        told = trial.decisions.and_then("halvings", 1, sentence)
+        return self.attempt(halved(trial.design), trial.round + 1, WARM_UP, SCATTER, told)
+
     def fall_back(self, whitening: Whitening, told: Decisions, why: str) -> Trial:
         """Plain gradients, and no further rounds."""
         design = plain_gradients(self.posterior, self.arrays, whitening, self.seed + 100, why)

@@ -17,7 +17,7 @@ from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsett
 from sgmcmc.checks import check_count
 from sgmcmc.composition import check_problem
 from sgmcmc.diagnostics import flat_draws, mixing
-from sgmcmc.errors import SgmcmcWarning
+from sgmcmc.errors import DivergenceError, SgmcmcWarning
 from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
 from sgmcmc.seeds import as_key, draw_seed, seed_number
@@ -89,17 +89,23 @@ def sample(
     survey = take_survey(posterior, arrays, position, number, progress)
     adaptation = Adaptation(posterior, arrays, position, chains, root, number, progress)
     trial = adaptation.adapt(survey)
+    complaint = None
     while True:
-        result = _run(trial, draws, progress)
-        if "fallback" in trial.decisions:
-            complaint = None
+        try:
+            result = _run(trial, draws, progress)
+        except DivergenceError:
+            if trial.round >= ROUNDS:
+                raise
+            trial = adaptation.slower(trial)
+            continue
+        if _made(result) < draws or "fallback" in trial.decisions:
             break
         shown = adaptation.shown_by(trial, result)
         complaint = noise_complaint(shown) or variance_complaint(shown)
         if complaint is None or trial.round >= ROUNDS:
             break
         trial = adaptation.tuned(adaptation.again(shown, complaint))
-    if target_ess is not None:
+    if target_ess is not None and _made(result) == draws:
         result = _extended(trial, result, target_ess, draws, progress)
     decisions = result.decisions if complaint is None else unsettled(result.decisions, complaint)
     result = replace(result, decisions=decisions, settings=result.settings | {"seed": seed_number(jax.random.key_data(root))})
@@ -139,6 +145,11 @@ def _joined(first: Result, then: Result) -> Result:
         )
     settings = then.settings | {"n_iters": first.settings["n_iters"] + then.settings["n_iters"]}
     return replace(then, draws=tree_map(join, first.draws, then.draws), pairs=pairs, settings=settings, decisions=first.decisions)
+
+
+def _made(result: Result) -> int:
+    """Draws per chain: fewer than asked for after an interrupt."""
+    return jax.tree.leaves(result.draws)[0].shape[1]
 
 
 def _least_ess(result: Result) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from sgmcmc._tree import tree_map
 from sgmcmc._types import Batch, PyTree
 from sgmcmc.errors import InputError, describe
-from sgmcmc.sources import Source, _InMemory, gather, on_device, per_key, streams
+from sgmcmc.sources import InMemory, Source, gather, on_device, per_key, streams
 
 TICKS = 2**23
 """A uniform float32 of JAX is a whole number of these parts of 1: what a column can be kept with is no finer."""
@@ -77,7 +77,7 @@ def mixed(scores: Any, uniform_share: float = 0.1) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class ImportanceRows(_InMemory):
+class ImportanceRows(InMemory):
     """What both versions share. Compiled code sees the table's numbers as arguments: another table needs no other program."""
 
     table: AliasTable

@@ -69,7 +69,9 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class _InMemory:
+class InMemory:
+    """What all sources of arrays in memory share."""
+
     arrays: dict[str, np.ndarray]
     batch_size: int
 
@@ -89,7 +91,7 @@ class _InMemory:
 
 
 @dataclass(frozen=True)
-class AllRows(_InMemory):
+class AllRows(InMemory):
     """n = N: every minibatch is the whole dataset."""
 
     kind = "all"
@@ -107,7 +109,7 @@ class AllRows(_InMemory):
 
 
 @dataclass(frozen=True)
-class HostRows(_InMemory):
+class HostRows(InMemory):
     """Random rows gathered by NumPy while the device works on the chunk before.
 
     XLA's CPU backend gathers rows one number at a time; NumPy copies whole rows, and needs no second copy of the data.
@@ -140,7 +142,7 @@ class HostRows(_InMemory):
 
 
 @dataclass(frozen=True)
-class DeviceRows(_InMemory):
+class DeviceRows(InMemory):
     """Random rows gathered on the device from a copy of the data that lives there: for accelerators."""
 
     kind = "random"
@@ -162,7 +164,7 @@ class DeviceRows(_InMemory):
 
 
 @dataclass(frozen=True)
-class WindowRows(_InMemory):
+class WindowRows(InMemory):
     """A contiguous window at a uniform start of data shuffled once, wrapping around at the end.
 
     Every row is in a window with probability exactly n/N, and memory is read in order.
