@@ -1,0 +1,256 @@
+"""The look before sampling: curvature against exact Hessians, posteriors that are none, and the noise of minibatches."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sgmcmc
+from sgmcmc import curvature
+from sgmcmc.composition import check_problem
+from sgmcmc.curvature import is_indefinite, open_direction, whitening_of, with_floor
+from sgmcmc.importance import mixed
+from sgmcmc.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
+from sgmcmc.progress import Bar
+from sgmcmc.survey import curvature_at, take_survey
+
+RNG = np.random.default_rng(3)
+
+
+def logistic(params, batch):
+    z = batch["x"] @ params["beta"]
+    return batch["y"] * z - jnp.logaddexp(0.0, z)
+
+
+def normal_prior(params):
+    return -0.5 * (params["beta"] ** 2).sum()
+
+
+def classes(x, beta, seed=0):
+    return (np.random.default_rng(seed).random(len(x)) < 1 / (1 + np.exp(-x @ beta))).astype(float)
+
+
+def problem(log_lik, data, params, log_prior=None):
+    return check_problem(log_lik, data, params, log_prior, None)
+
+
+def survey(log_lik, data, params, log_prior=None, **options):
+    return take_survey(*problem(log_lik, data, params, log_prior), seed=0, progress=False, **options)
+
+
+def hessian(x, beta, prior=1.0):
+    p = 1 / (1 + np.exp(-x @ beta))
+    return (x * (p * (1 - p))[:, None]).T @ x + prior * np.eye(len(beta))
+
+
+# Curvature.
+
+X = RNG.normal(size=(500, 3)) @ np.array([[1.0, 0.9, 0.0], [0.0, 0.4, 0.0], [0.0, 0.3, 5.0]])
+Y = classes(X, np.array([1.0, -0.5, 0.1]))
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_curvature_is_the_hessian_at_the_mode():
+    found = survey(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior)
+    mode = np.asarray(found.centre.position["beta"])
+    exact = hessian(X, mode)
+    assert found.curvature == "hessian"
+    assert bool(found.centre.converged)
+    np.testing.assert_allclose(found.precision, exact, rtol=1e-6)
+    np.testing.assert_allclose(found.centre.gradient["beta"], X.T @ (Y - 1 / (1 + np.exp(-X @ mode))), rtol=1e-9, atol=1e-9)
+    off = np.asarray(found.centre.gradient["beta"]) - mode
+    assert off @ np.linalg.solve(exact, off) / 3 < 0.05
+    L = np.asarray(found.whitening.factor)
+    np.testing.assert_allclose(L.T @ exact @ L, np.eye(3), atol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_diagonal_survey_is_the_fisher_information():
+    found = survey(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior, diagonal=True)
+    residuals = Y - 1 / (1 + np.exp(-X @ np.asarray(found.centre.position["beta"])))
+    np.testing.assert_allclose(found.precision, ((X * residuals[:, None]) ** 2).sum(axis=0) + 1, rtol=1e-9)
+    assert found.curvature == "fisher"
+    assert not found.whitening.dense
+
+
+def test_a_subsampled_hessian_keeps_the_scale_of_a_column_that_is_in_three_rows(monkeypatch):
+    n_rows, d = 200_000, 4
+    x = RNG.normal(size=(n_rows, d)).astype(np.float32)
+    x[:, 1] = 0.9 * x[:, 0] + 0.3 * x[:, 1]
+    x[:, 3] = 0
+    x[[5, 70_000, 199_000], 3] = 1
+    y = classes(x, np.array([0.5, -0.5, 1.0, 0.0])).astype(np.float32)
+    monkeypatch.setattr(curvature, "HESSIAN_WORK", 20_000 * d**2)
+    assert curvature.hessian_rows(n_rows, d) == 20_000
+    posterior, arrays, _ = problem(logistic, {"x": x, "y": y}, {"beta": np.zeros(d)}, normal_prior)
+    beta = np.array([0.5, -0.5, 1.0, 0.0])
+    precision, kind = curvature_at(posterior, arrays, {"beta": jnp.asarray(beta, jnp.float32)}, 1, False, diagonal=False)
+    exact = hessian(x.astype(float), beta)
+    scale = np.sqrt(np.diag(exact))
+    assert kind == "hessian"
+    np.testing.assert_allclose(np.sqrt(np.diag(precision)) / scale, 1, atol=0.25)
+    np.testing.assert_allclose((precision / np.outer(scale, scale))[:3, :3], (exact / np.outer(scale, scale))[:3, :3], atol=0.05)
+
+
+def mixture(params, batch):
+    """Two clusters at ±mu: between them, at 0, the log likelihood bends upwards."""
+    return jnp.logaddexp(-0.5 * (batch["x"] - params["mu"]) ** 2, -0.5 * (batch["x"] + params["mu"]) ** 2)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_fisher_information_stands_in_where_the_hessian_is_indefinite():
+    x = np.concatenate([RNG.normal(3, 1, 100), RNG.normal(-3, 1, 100)])
+    posterior, arrays, _ = problem(mixture, {"x": x}, {"mu": np.array(1.0)}, lambda p: -0.5 * p["mu"] ** 2)
+    for mu, expected in ((0.5, "fisher"), (3.0, "hessian")):
+        precision, kind = curvature_at(posterior, arrays, {"mu": jnp.array(mu)}, 0, False, diagonal=False)
+        gradients = x * np.tanh(x * mu) - mu
+        bends = 1 - x**2 / np.cosh(x * mu) ** 2
+        assert kind == expected
+        assert precision[0, 0] == pytest.approx((gradients**2 if kind == "fisher" else bends).sum() + 1, rel=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_laplace_prior_has_a_scale_at_its_kink():
+    """The third coefficient's mode is at 0 exactly, where the prior has no second derivative: its squared slope stands in."""
+    rate = 30.0
+    found = survey(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, lambda p: -rate * jnp.abs(p["beta"]).sum())
+    mode = np.asarray(found.centre.position["beta"])
+    assert bool(found.centre.converged)
+    assert np.abs(mode[1]) < 0.05 < mode[0]
+    np.testing.assert_allclose(found.precision, hessian(X, mode, rate**2), rtol=1e-6)
+
+
+def test_a_perfect_fit_is_a_mode():
+    """Without residuals the rows' gradients vanish there, and with them the Fisher information: the curvature does not."""
+
+    def regression(params, batch):
+        return -0.5 * (batch["y"] - batch["x"] @ params["beta"]) ** 2
+
+    found = survey(regression, {"x": X, "y": X @ [1.0, -2.0, 0.5]}, {"beta": np.zeros(3)})
+    assert bool(found.centre.converged)
+    assert found.curvature == "hessian"
+    np.testing.assert_allclose(found.precision, X.T @ X, rtol=1e-3)
+
+
+# Posteriors that are none.
+
+
+def test_separable_data_with_a_flat_prior_are_refused():
+    data = {"x": X, "y": (X[:, 0] > 0).astype(float)}
+    with pytest.raises(sgmcmc.SgmcmcError, match="keeps rising without end"):
+        survey(logistic, data, {"beta": np.zeros(3)})
+
+
+def test_a_prior_is_enough_for_separable_data():
+    data = {"x": X, "y": (X[:, 0] > 0).astype(float)}
+    assert bool(survey(logistic, data, {"beta": np.zeros(3)}, normal_prior).centre.converged)
+
+
+def test_duplicated_columns_with_a_flat_prior_are_named():
+    data = {"x": X[:, [0, 2, 0]], "y": Y}
+    with pytest.raises(sgmcmc.SgmcmcError, match=r"some combination of beta\[(0\], beta\[2|2\], beta\[0)\]:"):
+        survey(logistic, data, {"beta": np.zeros(3)})
+
+
+def test_an_unused_parameter_is_named():
+    def forgetful(params, batch):
+        return logistic(params, batch) + 0.0 * params["gamma"]
+
+    with pytest.raises(sgmcmc.SgmcmcError, match="determine gamma:"):
+        survey(forgetful, {"x": X, "y": Y}, {"beta": np.zeros(3), "gamma": 0.5})
+
+
+def test_what_rounding_leaves_gives_way_to_the_prior():
+    likelihood = np.array([[1.0, 1.0], [1.0, 1.0 + 1e-9]]) * 1e8
+    total = with_floor(likelihood, np.eye(2), ["a", "b"])
+    away = np.array([1.0, -1.0]) / np.sqrt(2)
+    assert away @ total @ away == pytest.approx(1.0, rel=1e-2)
+    with pytest.raises(sgmcmc.SgmcmcError, match=r"some combination of [ab], [ab]:"):
+        with_floor(likelihood, np.zeros((2, 2)), ["a", "b"])
+    assert not is_indefinite(likelihood - 1e-3 * np.eye(2), np.eye(2))
+    assert is_indefinite(np.diag([1.0, -1.0]), 0.1 * np.eye(2))
+    assert "determine sigma:" in str(open_direction(["sigma"]))
+
+
+# The noise of minibatches, against enumeration.
+
+ROWS = {"x": X[:40], "y": Y[:40]}
+WHITE = np.linalg.inv(np.linalg.cholesky(hessian(X[:40], np.array([0.6, -0.2, 0.1])))).T
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["control variates", "plain"])
+def noisy(request):
+    posterior, arrays, _ = problem(logistic, ROWS, {"beta": np.zeros(3)}, normal_prior)
+    origin = {"beta": jnp.array([0.6, -0.2, 0.1])}
+    whitening = curvature.dense_whitening(WHITE, origin)
+    return Pilot(posterior, arrays, centred=request.param), whitening
+
+
+def row_terms(pilot, whitening, points):
+    """Every row's whitened term at every point, written out."""
+    there = np.asarray(whitening.origin["beta"], float)
+    x, y = ROWS["x"], ROWS["y"]
+
+    def gradients(beta):
+        return x * (y - 1 / (1 + np.exp(-x @ beta)))[:, None] @ WHITE
+
+    return np.stack([gradients(there + WHITE @ z) - (gradients(there) if pilot.centred else 0) for z in points])
+
+
+def enumerated(terms, probabilities):
+    """E over the row of (term/q)(term/q)ᵀ, less the square of its mean, averaged over points."""
+    total = terms.sum(axis=1)
+    common = np.einsum("pi,pj->ij", total, total)
+    return (np.einsum("pri,prj,r->ij", terms, terms, 1 / probabilities) - common) / len(terms)
+
+
+def test_scores_are_root_mean_squares(noisy):
+    pilot, whitening = noisy
+    points = RNG.normal(size=(5, 3))
+    with Bar(False, "", 40, "row") as bar:
+        scores = pilot.scores(whitening, points, bar)
+    exact = np.sqrt((row_terms(pilot, whitening, points) ** 2).sum(axis=2).mean(axis=0))
+    np.testing.assert_allclose(scores, exact, rtol=1e-4)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_noise_is_that_of_enumeration(noisy, weighted):
+    pilot, whitening = noisy
+    points = posterior_points(whitening, 0)
+    terms = row_terms(pilot, whitening, points)
+    even = np.full(40, 1 / 40)
+    q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0))) if weighted else even
+    found = [pilot.noise(whitening, points, q if weighted else None, seed) for seed in range(12)]
+    for what, law in (("drawn", q), ("alike", even)):
+        every = np.array([getattr(noise, what) for noise in found])
+        error = every.std(axis=0, ddof=1) / np.sqrt(len(every))
+        exact = enumerated(terms, law)
+        assert np.max(np.abs(every.mean(axis=0) - exact) / (error + 1e-3 * np.trace(exact))) < 4
+    assert points.shape == (NOISE_POINTS, 3)
+
+
+def test_importance_makes_less_noise(noisy):
+    pilot, whitening = noisy
+    points = posterior_points(whitening, 0)
+    terms = row_terms(pilot, whitening, points)
+    noise = pilot.noise(whitening, points, mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0))), 0)
+    assert np.trace(noise.drawn) < 0.9 * np.trace(noise.alike)
+
+
+def test_points_for_scores_reach_far(noisy):
+    pilot, _ = noisy
+    points = pilot.points(3, 0)
+    assert points.shape == (MOST_POINTS, 3)
+    states = RNG.normal(size=(1000, 3))
+    chosen = pilot.some_of(states)
+    assert chosen.shape == (MOST_POINTS, 3)
+    assert np.max((states**2).sum(axis=1)) in (chosen**2).sum(axis=1)
+
+
+def test_a_whitening_needs_no_inverse_of_a_badly_scaled_matrix():
+    with jax.enable_x64(True):
+        precision = np.array([[1e12, 0.5], [0.5, 1e-12]])
+        L = np.asarray(whitening_of(precision, {"a": jnp.zeros(2)}).factor)
+        np.testing.assert_allclose(L.T @ precision @ L, np.eye(2), atol=1e-9)
