@@ -286,7 +286,10 @@ def halved(design: Design) -> Design:
     """The same design with half the step."""
     schedule = design.kernel.schedule
     smaller = Schedule(tree_map(lambda e: e / 4, schedule.constant), None, schedule.names)
-    return replace(design, kernel=replace(design.kernel, schedule=smaller), eps=design.eps / 4)
+    eps, amplification = design.eps / 4, design.amplification / 4
+    told = design.decisions.and_then("stepsize", eps, f"After that the step is {np.sqrt(eps):.2g}.")
+    kernel = replace(design.kernel, schedule=smaller)
+    return replace(design, kernel=kernel, eps=eps, amplification=amplification, decisions=told)
 
 
 def _mode_sentence(survey: Survey) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from sgmcmc._tree import size
 from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
+from sgmcmc.centering import LARGEST_DENSE
 from sgmcmc.centre import PaperOptimiser
 from sgmcmc.checks import (
     check_choice,
@@ -54,7 +55,8 @@ class SetupOptions(TypedDict, total=False):
             in unconstrained space; you see constrained values.
         precondition: a linear change of variables in which the posterior is near a unit ball, so that one step size, without
             units, fits all parameters: `"laplace"` (from the curvature at the mode), `"diagonal"` (its diagonal), your own
-            covariance matrix of all numbers, or a tree like `params` of standard deviations. Chains start at the mode.
+            covariance matrix of all numbers, or a tree like `params` of standard deviations. Chains start at the mode where it
+            is looked for.
         progress: True (the default) shows bars, False nothing; a function is called with the figures.
     """
 
@@ -168,7 +170,8 @@ def set_up(
     if variance and batch_size == 1:
         raise InputError("noise_estimate='fisher' needs a variance over rows; expected minibatch_size of at least 2")
     own = own_whitening(precondition, position)
-    moving = jnp.zeros(size(position)) if precondition == "laplace" or (own is not None and own.dense) else position
+    laplace = isinstance(precondition, str) and precondition == "laplace" and size(position) <= LARGEST_DENSE
+    moving = jnp.zeros(size(position)) if laplace or (own is not None and own.dense) else position
     _check_numbers(stepsize, moving, position)
     dynamics = make_dynamics(moving)
     schedule = None if isinstance(stepsize, str) else step_schedule(stepsize, moving)
@@ -224,7 +227,7 @@ def _check_numbers(stepsize: Any, moving: PyTree, position: PyTree) -> None:
     if isinstance(stepsize, str):
         if stepsize != "auto":
             raise InputError(f"stepsize is {stepsize!r}; expected a positive number, a tree like params, a function, or 'auto'")
-    elif moving is not position and not callable(stepsize) and not np.isscalar(stepsize) and np.ndim(stepsize) != 0:
+    elif moving is not position and not callable(stepsize) and (isinstance(stepsize, Mapping) or np.shape(stepsize) != ()):
         raise InputError(
             f"stepsize is {describe(stepsize)}; whitening mixes the parameters, so they share a step size: expected one number, "
             "or precondition='diagonal', which keeps them apart"

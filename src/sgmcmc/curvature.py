@@ -95,8 +95,8 @@ def whitening_of(precision: np.ndarray, origin: PyTree) -> Whitening:
     if precision.ndim == 1:
         return Whitening(origin, as_tree(1 / np.sqrt(precision), origin), dense=False)
     scale = np.sqrt(np.diag(precision))
-    values, vectors = np.linalg.eigh(precision / np.outer(scale, scale))
-    return dense_whitening((vectors / np.sqrt(values)) / scale[:, None], origin)
+    lower = np.linalg.cholesky(precision / np.outer(scale, scale))
+    return dense_whitening(np.linalg.inv(lower).T / scale[:, None], origin)
 
 
 def dense_whitening(factor: np.ndarray, origin: PyTree) -> Whitening:

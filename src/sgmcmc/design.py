@@ -118,9 +118,9 @@ def control_variates(
         probabilities = mixed(pilot.scores(whitening, scored, bar))
     noise = pilot.noise(whitening, measured, probabilities, seed + 2)
     per_row = noise.drawn
-    eps, n, because = rows_and_step(loudest(per_row), n_rows, d)
+    eps, n, because = rows_and_step(loudest(per_row), n_rows, d, STEP if before is None else before.eps)
     if 2 * n >= n_rows:
-        return full_gradients(posterior, arrays, whitening, n)
+        return full_gradients(posterior, arrays, whitening, n, eps)
     if before is not None and before.centred and n <= KEPT_ROWS * before.source.batch_size and eps == before.eps:
         n = before.source.batch_size
     alike = loudest(noise.alike) / max(loudest(per_row), 1e-30)
@@ -130,8 +130,8 @@ def control_variates(
     told = Decisions().and_then(
         "minibatch_size",
         n,
-        f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; drawn alike, "
-        f"about {alike:.3g} times as many would be needed.",
+        f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; "
+        + (f"drawn alike, about {alike:.3g} times as many would be needed." if alike > 1.05 else "here they are much alike."),
     )
     return _baoa(
         Whitened(ControlVariate(posterior)),
@@ -144,7 +144,7 @@ def control_variates(
     )
 
 
-def full_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, needed: int) -> Design:
+def full_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, needed: int, eps: float) -> Design:
     """All rows in every step: exact gradients, for data so few that this is cheaper."""
     n_rows = posterior.n_rows
     told = Decisions().and_then(
@@ -154,7 +154,7 @@ def full_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitenin
         "centre, so exact gradients are cheaper.",
     )
     state, silence = WhitenedState(whitening, ()), np.zeros(size(whitening.origin))
-    return _baoa(Whitened(Minibatch(posterior)), state, AllRows(arrays, n_rows), silence, None, told, STEP)
+    return _baoa(Whitened(Minibatch(posterior)), state, AllRows(arrays, n_rows), silence, None, told, eps)
 
 
 def plain_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, seed: int, why: str) -> Design:
@@ -202,18 +202,18 @@ def _baoa(
     return Design(kernel, source, est_state, variance, amplification, eps, probabilities, told)
 
 
-def rows_and_step(noise: float, n_rows: int, dimension: int) -> tuple[float, int, str]:
-    """ε and n for a noise per single row: n for the full step, or the most that is affordable and a smaller step."""
+def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP) -> tuple[float, int, str]:
+    """ε and n for a noise per single row: n for a full step, or the most that is affordable and a smaller step."""
 
     def needed(eps: float) -> float:
         return float(noise_amplification(eps, FRICTION, 1.0)) * noise / NOISE
 
-    n = min(n_rows, max(FEWEST_ROWS, math.ceil(needed(STEP))))
+    n = min(n_rows, max(FEWEST_ROWS, math.ceil(needed(step))))
     most = max(FEWEST_ROWS, MOST_WORK // dimension)
     because = f"enough to keep their noise at {NOISE:.0%} of the variance, which is then corrected for"
     if n <= most or 2 * n >= n_rows <= 2 * most:
-        return STEP, n, because
-    eps = STEP
+        return step, n, because
+    eps = step
     while needed(eps) > most:
         eps *= 0.9
     return eps, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ class Pairs:
 def flat_draws(tree: Any, chained: bool) -> np.ndarray:
     """The draws of a tree in one array: chain, draw, number."""
     leaves = [np.asarray(leaf) if chained else np.asarray(leaf)[None] for leaf in jax.tree.leaves(tree)]
-    return np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], axis=-1)
+    return np.concatenate([leaf.reshape(*leaf.shape[:2], math.prod(leaf.shape[2:])) for leaf in leaves], axis=-1)
 
 
 def weighted_mean_sd(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -110,7 +110,7 @@ def variances(found: Inflation, names: Sequence[str], noise: np.ndarray) -> list
         worst = int(chosen[np.argmax(np.abs(found.value[chosen] - 1))])
         others = f" and {len(chosen) - 1} more" if len(chosen) > 1 else ""
         seen = (
-            f"The variance of {names[worst]}{others} is {found.value[worst]:.2f} times the posterior's "
+            f"The variance of {names[worst]}{others} is {max(found.value[worst], 0):.2f} times the posterior's "
             f"(standard error {found.error[worst]:.2f})."
         )
         kind = "narrow" if not wide else "noise" if noise[worst] > 1 else "step"

@@ -19,6 +19,9 @@ from sgmcmc.dynamics import Dynamics, Motion, NoseHoover
 DOUBLINGS = 60
 """The stationary covariance is a sum over all the past, each doubling twice as much of it."""
 
+STABLE = 3.96
+"""εA up to which steps are tried; at 4 no update here is stable any more."""
+
 THERMOSTATS = 32
 """Values of a thermostat that are tried together."""
 
@@ -60,7 +63,18 @@ def inflation(dynamics: Dynamics, eps: float, posterior: Directions) -> np.ndarr
             law = _thermostatted(dynamics, eps, posterior)
         else:
             law = _stationary(dynamics, eps, posterior, {})
-    return np.where(np.isfinite(law[:, 0, 0]), law[:, 0, 0] * posterior.precision, np.inf)
+    variance = law[:, 0, 0]
+    return np.where(np.isfinite(variance) & (variance > 0), variance * posterior.precision, np.inf)
+
+
+def added_by_step(dynamics: Dynamics, eps: float, posterior: Directions) -> float:
+    """What a step size adds to the variance of any direction, at most, beyond what a tiny one without noise does.
+
+    Some schemes are biased however small the step: the paper's SGHMC is.
+    """
+    tiny = 1e-6 * STABLE / posterior.precision.max()
+    floor = inflation(dynamics, tiny, Directions(posterior.precision, 0 * posterior.noise))
+    return float(np.max(inflation(dynamics, eps, posterior) / floor)) - 1
 
 
 def _thermostatted(dynamics: NoseHoover, eps: float, posterior: Directions) -> np.ndarray:
@@ -117,16 +131,12 @@ def _outer(vectors: np.ndarray) -> np.ndarray:
 
 
 def largest_step(dynamics: Dynamics, posterior: Directions, allowed: float) -> float:
-    """The largest step size that inflates no direction's variance by more than `allowed` beyond what any step does.
-
-    Some schemes are biased however small the step (the paper's SGHMC); only what the step adds counts here.
-    """
+    """The largest step size that adds no more than `allowed` to the variance of any direction."""
     posterior = representative(posterior)
-    stable = 4 / posterior.precision.max()
-    floor = inflation(dynamics, 1e-6 * stable, Directions(posterior.precision, 0 * posterior.noise))
+    stable = STABLE / posterior.precision.max()
 
     def fits(eps: float) -> bool:
-        return bool((inflation(dynamics, eps, posterior) <= (1 + allowed) * floor).all())
+        return added_by_step(dynamics, eps, posterior) <= allowed
 
     eps = stable
     while not fits(eps):

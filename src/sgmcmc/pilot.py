@@ -138,7 +138,7 @@ def posterior_points(whitening: Whitening, seed: int) -> np.ndarray:
 
 def _draw(rng: np.random.Generator, n_rows: int, probabilities: np.ndarray | None) -> np.ndarray:
     if probabilities is None:
-        return rng.integers(0, n_rows, min(NOISE_ROWS, 4 * n_rows))
+        return np.arange(n_rows) if n_rows <= NOISE_ROWS else rng.integers(0, n_rows, NOISE_ROWS)
     edges = np.cumsum(probabilities)
     return np.minimum(np.searchsorted(edges, rng.random(NOISE_ROWS) * edges[-1], side="right"), n_rows - 1)
 

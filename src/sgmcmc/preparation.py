@@ -19,7 +19,7 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.errors import InputError, describe
 from sgmcmc.gradients import WhitenedState, whitened_centre
 from sgmcmc.importance import mixed
-from sgmcmc.laws import Directions, directions, inflation, largest_step, representative
+from sgmcmc.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
@@ -76,7 +76,12 @@ class Preparation:
     def choose(self, make_dynamics: Callable[[PyTree], Dynamics], rows: int | None) -> tuple[float, int, Decisions]:
         """The largest step size that adds no more than `ALLOWED` to a variance; and, where `rows` is None, the minibatch."""
         shape, per_row = self._shape()
-        dynamics, n_rows = make_dynamics(jnp.zeros(())), self.posterior.n_rows
+        try:
+            dynamics, n_rows = make_dynamics(jnp.zeros(())), self.posterior.n_rows
+        except InputError as error:
+            raise InputError(
+                "stepsize='auto' came with an alpha or a for each parameter; expected one number for all, or your own stepsize"
+            ) from error
 
         def with_rows(n: int) -> Directions:
             left = 1.0 if self.probabilities is not None else 1 - n / n_rows
@@ -86,10 +91,10 @@ class Preparation:
         if rows is None:
             quiet = largest_step(dynamics, with_rows(n_rows), ALLOWED / 2)
             rows, most = min(FEWEST_ROWS, n_rows), n_rows if self.centred else min(PLAIN_ROWS, n_rows)
-            while rows < most and inflation(dynamics, quiet, with_rows(rows)).max() > 1 + ALLOWED:
+            while rows < most and added_by_step(dynamics, quiet, with_rows(rows)) > ALLOWED:
                 rows = min(2 * rows, most)
             told = told.and_then("minibatch_size", rows, f"Each gradient looks at {rows:,} of the {n_rows:,} rows.")
-        eps = float(f"{largest_step(dynamics, with_rows(rows), ALLOWED):.3g}")
+        eps = float(f"{0.995 * largest_step(dynamics, with_rows(rows), ALLOWED):.3g}")  # three digits, never above
         predicted = inflation(dynamics, eps, with_rows(rows))
         worst = float(predicted[np.argmax(np.abs(predicted - 1))])
         told = told.and_then(
@@ -164,9 +169,9 @@ def own_whitening(precondition: Any, start: PyTree) -> Whitening | None:
     d = size(start)
     if np.shape(precondition) == (d, d) and (d > 1 or jax.tree.structure(precondition) != jax.tree.structure(start)):
         matrix = np.asarray(precondition, np.float64)
-        if not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T, rtol=1e-4, atol=0):
+        if not np.isfinite(matrix).all() or not _symmetric(matrix):
             raise InputError(f"precondition is {describe(precondition)} that is not symmetric and finite; expected {_OWN}")
-        scale = np.sqrt(np.abs(np.diag(matrix)))
+        scale, matrix = _scale(matrix), (matrix + matrix.T) / 2
         try:
             factor = scale[:, None] * np.linalg.cholesky(matrix / np.outer(scale, scale))
         except np.linalg.LinAlgError as error:
@@ -176,6 +181,16 @@ def own_whitening(precondition: Any, start: PyTree) -> Whitening | None:
         raise InputError(f"precondition is {describe(precondition)} for {d} numbers in params; expected {_OWN}")
     scales = per_parameter(precondition, start, "precondition")
     return Whitening(start, tree_map(lambda s, x: jnp.broadcast_to(s, x.shape), scales, start), dense=False)
+
+
+def _scale(matrix: np.ndarray) -> np.ndarray:
+    diagonal = np.abs(np.diag(matrix))
+    return np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+
+
+def _symmetric(matrix: np.ndarray) -> bool:
+    scale = _scale(matrix)
+    return bool((np.abs(matrix - matrix.T) <= 1e-4 * np.outer(scale, scale)).all())
 
 
 _OWN = "a covariance matrix of all numbers of params in one vector, or a tree like params of standard deviations"

@@ -67,7 +67,8 @@ def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Sc
     """Check a step size as the user gave it and make a schedule of it."""
     names = tuple(leaf_names(position))
     # A tree of step sizes may be callable too: a module of Equinox is.
-    if not callable(stepsize) or jax.tree.structure(stepsize) == jax.tree.structure(position):
+    structure = jax.tree.structure(stepsize)
+    if not callable(stepsize) or (structure == jax.tree.structure(position) and not jax.tree_util.treedef_is_leaf(structure)):
         return Schedule(per_parameter(stepsize, position, name), None, names)
     try:
         first = stepsize(1)

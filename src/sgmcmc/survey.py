@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import number_names, size
+from sgmcmc._tree import flat, number_names, size
 from sgmcmc._types import PyTree
 from sgmcmc.centering import LARGEST_DENSE, fisher_information, prior_curvature
 from sgmcmc.curvature import (
@@ -20,7 +21,7 @@ from sgmcmc.curvature import (
 )
 from sgmcmc.errors import SgmcmcError
 from sgmcmc.gradients import Centre
-from sgmcmc.mode import find_mode, keeps_climbing, subsample
+from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing, subsample
 from sgmcmc.passes import compiled, full_gradient, full_sum
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
@@ -63,6 +64,10 @@ def take_survey(
         gradient = full_gradient(posterior, mode.position, arrays, bar)
     centre = Centre(mode.position, gradient, jnp.asarray(mode.distance, float), jnp.asarray(mode.converged))
     precision, kind = curvature_at(posterior, arrays, mode.position, seed, progress, diagonal)
+    if not mode.converged and kind == "hessian":  # a perfect fit has no Fisher information, yet a Hessian
+        slope = flat(gradient) + flat(jax.grad(posterior.log_density_prior)(mode.position))
+        distance = float(slope @ np.linalg.solve(precision, slope)) / len(slope)
+        centre = Centre(mode.position, gradient, jnp.asarray(distance, float), jnp.asarray(distance < TOLERANCE))
     return Survey(centre, precision, kind, mode.passes)
 
 
