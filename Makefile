@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo reproduce test test-all lint types bench docs clean
+.PHONY: help install demo reproduce test test-all lint types bench bench-auto docs clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
@@ -11,6 +11,7 @@ help:
 	@echo "make test      lint, types, tests"
 	@echo "make test-all  the same and the slow statistical checks"
 	@echo "make bench     speed and memory, side by side with a hand-written C loop"
+	@echo "make bench-auto accuracy of sample against time, and growth with the number of rows; half an hour"
 	@echo "make docs      build the documentation into site/"
 
 install: $(STAMP)
@@ -43,6 +44,9 @@ test-all: lint types
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/bench.py
+
+bench-auto: $(STAMP)
+	$(BIN)/python benchmarks/auto.py
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
