@@ -136,6 +136,7 @@ def figure(result: dict[str, Any]) -> Figure:
         axes.set(xscale="log", yscale="log", xlabel="time, compilation included (seconds)", ylabel=label)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, lw=0.5)
+        axes.margins(y=0.1)
     handles, names = axes.get_legend_handles_labels()
     picture.legend(handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
     picture.suptitle("Covertype, 581,012 rows: distance from the reference posterior")
@@ -147,7 +148,8 @@ def _panel(axes: Any, result: dict[str, Any], error: str) -> None:
     runs = list(result["sample"].values())
     axes.plot([run["seconds"] for run in runs], [run[error] for run in runs], "o-", color=COLOURS[0], label="sample")
     for draws, run in result["sample"].items():
-        axes.annotate(f"{int(draws):,}", (run["seconds"], run[error]), (5, 4), textcoords="offset points", fontsize="x-small")
+        aside = (5, -11) if run is runs[-1] else (6, 3)
+        axes.annotate(f"{int(draws):,}", (run["seconds"], run[error]), aside, textcoords="offset points", fontsize="x-small")
     for name, label, colour in (
         ("nuts given", "NUTS, given mode and whitening", COLOURS[2]),
         ("nuts", "NUTS, stopped in its warm-up", COLOURS[1]),
