@@ -107,7 +107,9 @@ def sample(
         trial = adaptation.tuned(adaptation.again(shown, complaint))
     if target_ess is not None and _made(result) == draws:
         result = _extended(trial, result, target_ess, draws, progress)
-    decisions = result.decisions if complaint is None else unsettled(result.decisions, complaint)
+    decisions = result.decisions
+    if complaint is not None and "unsettled" not in decisions:
+        decisions = unsettled(decisions, complaint)
     result = replace(result, decisions=decisions, settings=result.settings | {"seed": seed_number(jax.random.key_data(root))})
     _warn(result)
     return result
