@@ -43,19 +43,24 @@ def find_centre(
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
         mode = find_mode(posterior, source.arrays, start, seed, progress)
         if not mode.converged:
-            warnings.warn(
-                f"the search for the centre of the control variates stopped at a mean squared distance of {mode.distance:.3g} "
-                "posterior variances from the mode (goal 0.05). Estimates stay unbiased but are noisier: start params nearer "
-                "the mode, scale the data, or give opt_stepsize to search as the paper does",
-                SgmcmcWarning,
-                stacklevel=4,
-            )
+            warn_of_distance(mode.distance)
         position, distance, converged = mode.position, mode.distance, mode.converged
     else:
         position, distance, converged = _stochastic_ascent(posterior, source, start, optimiser, key, progress), np.nan, True
     with Bar(progress, "full gradient", source.n_rows, "row") as bar:
         gradient = full_gradient(posterior, position, source.arrays, bar)
     return Centre(position, gradient, jnp.asarray(distance, float), jnp.asarray(converged))
+
+
+def warn_of_distance(distance: float) -> None:
+    """A centre that is far from the mode costs noise, and scales taken there may not fit."""
+    warnings.warn(
+        f"the search for the centre of the control variates stopped at a mean squared distance of {distance:.3g} "
+        "posterior variances from the mode (goal 0.05). Estimates stay unbiased but are noisier: start params nearer "
+        "the mode, scale the data, or give opt_stepsize to search as the paper does",
+        SgmcmcWarning,
+        stacklevel=5,
+    )
 
 
 def _stochastic_ascent(

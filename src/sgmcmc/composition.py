@@ -179,7 +179,7 @@ def set_up(
 
     prepared, decisions = None, Decisions()
     preparation = prepare(
-        posterior, arrays, position, centre is not None, precondition, rows == "importance", schedule is None, progress
+        posterior, arrays, position, centre is not None, precondition, own, rows == "importance", schedule is None, progress
     )
     if schedule is None:
         assert preparation is not None
@@ -255,13 +255,11 @@ def run_whole(setup: Callable[..., Sampler], problem: tuple[Any, ...], specific:
     running = {name: here.pop(name) for name in ("n_iters", "burn_in", "thin", "keep", "diagnose") if name in here}
     running["progress"] = here.get("progress", True)
     seed, n_chains = here.pop("seed", None), here.pop("n_chains", None)
-    keep = running.pop("keep", None)
-    check_run_numbers(n_chains=n_chains, **({"n_iters": 10_000} | running))
-    if seed is not None:
-        seed = as_key(seed)
-    named_keeps(keep)
+    numbers = {"n_iters": 10_000} | {name: value for name, value in running.items() if name != "keep"}
+    check_run_numbers(n_chains=n_chains, **numbers)  # before a set-up that may look at all the data
+    named_keeps(running.get("keep"))
+    seed = None if seed is None else as_key(seed)
     sampler = setup(*problem, **specific, **here)
-    running["keep"] = keep
     sampler.check_run(**running)
     state = sampler.init(seed, n_chains=n_chains, progress=running["progress"])
     return sampler.run(state, **running)

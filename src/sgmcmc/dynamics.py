@@ -139,8 +139,33 @@ class PaperHamiltonian(_Resampled):
         return replace(motion, gradient=gradient, auxiliary={"momentum": nu})
 
 
+class _Persistent(Dynamics):
+    """Dynamics that never draw their momentum anew, and may carry an estimate of the gradient noise, to inject as much less.
+
+    The estimate is the running mean of the estimator's own variance over the first `warmup` iterations; with 0 it stays as it
+    was set.
+    """
+
+    warmup: int
+
+    @property
+    def carries_variance(self) -> bool:
+        return self.warmup > 0
+
+    def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
+        carried = {"momentum": momentum(eps, noise)}
+        return carried | {"variance": tree_map(jnp.zeros_like, position)} if self.carries_variance else carried
+
+    def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
+        return rescale_momentum(motion, eps, before)
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        motion = replace(motion, gradient=gradient)
+        return learn_variance(motion, stats, t, self.warmup) if self.warmup else motion
+
+
 @dataclass(frozen=True)
-class PersistentHamiltonian(Dynamics):
+class PersistentHamiltonian(_Persistent):
     """SGHMC whose momentum is never drawn anew: ν' = (1-α) ν + ε ĝ(θ) + N(0, 2(α-β̂)ε);  θ' = θ + ν'.
 
     β̂ = εV̄/2, where V̄ is the running mean, over the first `warmup` iterations, of the estimator's own variance;
@@ -149,13 +174,6 @@ class PersistentHamiltonian(Dynamics):
 
     alpha: PyTree
     warmup: int = 0
-
-    def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
-        carried = {"momentum": momentum(eps, noise)}
-        return carried | {"variance": tree_map(jnp.zeros_like, position)} if self.warmup else carried
-
-    def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
-        return rescale_momentum(motion, eps, before)
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         def kick(v: Any, g: Any, e: Any, z: Any, alpha: Any, share: Any) -> Any:
@@ -166,10 +184,6 @@ class PersistentHamiltonian(Dynamics):
         position = tree_map(jnp.add, motion.position, nu)
         return replace(motion, position=position, auxiliary=motion.auxiliary | {"momentum": nu})
 
-    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
-        motion = replace(motion, gradient=gradient)
-        return learn_variance(motion, stats, t, self.warmup) if self.warmup else motion
-
     def noise_share(self, motion: Motion, eps: PyTree) -> PyTree:
         """β̂/α: the part of the friction that the minibatch noise already pays for."""
         if not self.warmup:
@@ -178,7 +192,7 @@ class PersistentHamiltonian(Dynamics):
 
 
 @dataclass(frozen=True)
-class BAOA(Dynamics):
+class BAOA(_Persistent):
     """Underdamped Langevin: kick, half a drift, friction, half a drift.
 
     ν += ε ĝ(θ);  θ += ν/2;  ν' = (1-α) ν + N(0, (1 - (1-α)²)(1 - κV) ε);  θ' = θ + ν'/2, where κ = ε (2-α) / (4α (1 - εA/4)).
@@ -194,12 +208,9 @@ class BAOA(Dynamics):
     corrected: bool = False
     warmup: int = 0
 
-    def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
-        carried = {"momentum": momentum(eps, noise)}
-        return carried | {"variance": tree_map(jnp.zeros_like, position)} if self.corrected else carried
-
-    def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
-        return rescale_momentum(motion, eps, before)
+    @property
+    def carries_variance(self) -> bool:
+        return self.corrected
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         kicked = tree_map(lambda v, g, e: v + e * g, motion.auxiliary["momentum"], motion.gradient, eps)
@@ -209,10 +220,6 @@ class BAOA(Dynamics):
         )  # fmt: skip
         position = tree_map(lambda x, v, w: x + (v + w) / 2, motion.position, kicked, nu)
         return replace(motion, position=position, auxiliary=motion.auxiliary | {"momentum": nu})
-
-    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
-        motion = replace(motion, gradient=gradient)
-        return learn_variance(motion, stats, t, self.warmup) if self.warmup else motion
 
     def noise_share(self, motion: Motion, eps: PyTree) -> PyTree:
         """κV: the part of the variance that the minibatch noise already pays for."""

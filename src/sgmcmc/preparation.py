@@ -12,9 +12,10 @@ import numpy as np
 
 from sgmcmc._tree import join, size, tree_map
 from sgmcmc._types import PyTree
+from sgmcmc.centre import warn_of_distance
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
-from sgmcmc.design import largest_curvature
+from sgmcmc.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.errors import InputError, describe
 from sgmcmc.gradients import WhitenedState, whitened_centre
@@ -35,8 +36,6 @@ ALLOWED = 0.1
 
 PLAIN_ROWS = 1000
 """Rows that an automatic minibatch has at most without control variates: there, more rows only buy larger steps."""
-
-FEWEST_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -131,12 +130,12 @@ def prepare(
     start: PyTree,
     centred: bool,
     precondition: Any,
+    own: Whitening | None,
     importance: bool,
     auto: bool,
     progress: Progress,
 ) -> Preparation | None:
-    """The survey that the options ask for, or None where they ask for nothing."""
-    own = own_whitening(precondition, start)
+    """The survey that the options ask for, or None where they ask for nothing. `own` is the user's whitening, if any."""
     if precondition is None and not (importance or auto):
         return None
     survey = None
@@ -144,6 +143,8 @@ def prepare(
         survey = take_survey(posterior, arrays, start, SEED, progress, precondition == "diagonal" if own is None else False)
     whitening = own
     if survey is not None:
+        if not bool(survey.centre.converged):
+            warn_of_distance(float(survey.centre.distance))
         whitening = _at_the_mode(survey, own, precondition)
     probabilities = None
     if importance:
