@@ -11,7 +11,7 @@ import sgmcmc
 from sgmcmc import curvature
 from sgmcmc.composition import check_problem
 from sgmcmc.curvature import is_indefinite, open_direction, whitening_of, with_floor
-from sgmcmc.importance import mixed
+from sgmcmc.importance import Importance, mixed
 from sgmcmc.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
 from sgmcmc.progress import Bar
 from sgmcmc.survey import curvature_at, take_survey
@@ -210,7 +210,7 @@ def test_scores_are_root_mean_squares(noisy):
     pilot, whitening = noisy
     points = RNG.normal(size=(5, 3))
     with Bar(False, "", 40, "row") as bar:
-        scores = pilot.scores(whitening, points, bar)
+        scores = np.concatenate([s for _, s in pilot._scored(whitening, points, bar)])
     exact = np.sqrt((row_terms(pilot, whitening, points) ** 2).sum(axis=2).mean(axis=0))
     np.testing.assert_allclose(scores, exact, rtol=1e-4)
 
@@ -222,7 +222,8 @@ def test_the_noise_is_that_of_enumeration(noisy, weighted):
     terms = row_terms(pilot, whitening, points)
     even = np.full(40, 1 / 40)
     q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0))) if weighted else even
-    found = [pilot.noise(whitening, points, q if weighted else None, seed) for seed in range(12)]
+    choice = Importance(pilot.arrays, q) if weighted else None
+    found = [pilot.noise(whitening, points, choice, seed) for seed in range(12)]
     for what, law in (("drawn", q), ("alike", even)):
         every = np.array([getattr(noise, what) for noise in found])
         error = every.std(axis=0, ddof=1) / np.sqrt(len(every))
@@ -235,7 +236,8 @@ def test_importance_makes_less_noise(noisy):
     pilot, whitening = noisy
     points = posterior_points(whitening, 0)
     terms = row_terms(pilot, whitening, points)
-    noise = pilot.noise(whitening, points, mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0))), 0)
+    q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0)))
+    noise = pilot.noise(whitening, points, Importance(pilot.arrays, q), 0)
     assert np.trace(noise.drawn) < 0.9 * np.trace(noise.alike)
 
 

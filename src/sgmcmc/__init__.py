@@ -9,11 +9,14 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
+from sgmcmc import data
 from sgmcmc._types import Batch, State
 from sgmcmc.auto import sample
 from sgmcmc.composition import RunOptions, SetupOptions
 from sgmcmc.datasets import get_dataset, train_test_split
 from sgmcmc.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.loading import load
+from sgmcmc.quantiles import Quantiles
 from sgmcmc.result import Result
 from sgmcmc.sampler import Sampler
 from sgmcmc.samplers import (
@@ -45,6 +48,7 @@ __all__ = [
     "Expectation",
     "InputError",
     "Moments",
+    "Quantiles",
     "Result",
     "RunOptions",
     "Sampler",
@@ -58,8 +62,10 @@ __all__ = [
     "baoacv",
     "baoacv_setup",
     "constraints",
+    "data",
     "distributions",
     "get_dataset",
+    "load",
     "sample",
     "sghmc",
     "sghmc_setup",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
@@ -14,8 +15,8 @@ PyTree: TypeAlias = Any
 Rows: TypeAlias = dict[str, Any]
 """Some rows of the dataset: the dataset's names, each array with the rows on its first axis."""
 
-Dataset: TypeAlias = Mapping[str, Any]
-"""What the user hands over: a mapping of names to arrays that share their first axis."""
+Dataset: TypeAlias = Mapping[str, Any] | str | Path
+"""What the user hands over: a mapping of names to arrays that share their first axis, or the path of a folder of rows."""
 
 LogLik: TypeAlias = Callable[[PyTree, Rows], Any]
 """`log_lik(params, rows)`: the sum of the rows' log likelihoods, or one value per row."""

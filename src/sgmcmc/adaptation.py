@@ -30,8 +30,10 @@ from sgmcmc.result import Result
 from sgmcmc.run import Outcome
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.schedules import Schedule
+from sgmcmc.seeds import seed_number
 from sgmcmc.summaries import MOST_PAIRED, PairTrace, Trace, paired_numbers
 from sgmcmc.survey import Survey
+from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
@@ -75,6 +77,11 @@ class Trial:
         some = paired_numbers(self.positions.shape[-1])
         return self.stride * float(np.max(autocorrelation_time(self.positions[..., some])))
 
+    def packed(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        own = {name: getattr(self, name) for name in ("state", "positions", "gradients", "stride", "noise", "round", "decisions")}
+        return {"design": self.design.packed(), **own}
+
     @property
     def states(self) -> np.ndarray:
         """All positions, chain after chain."""
@@ -91,7 +98,7 @@ class Adaptation:
     """The problem, and everything that stays the same from round to round."""
 
     posterior: Posterior
-    arrays: dict[str, np.ndarray]
+    arrays: Table
     start: Any
     chains: int
     root: jax.Array
@@ -102,13 +109,24 @@ class Adaptation:
     def pilot(self) -> Pilot:
         return Pilot(self.posterior, self.arrays, centred=True)
 
+    def unpacked(self, packed: dict[str, Any]) -> Trial:
+        """A trial from a checkpoint."""
+        design = Design.unpacked(packed["design"], self.posterior, self.arrays)
+        return Trial(**{**packed, "design": design, "sampler": self.sampler(design)})
+
+    def sampler(self, design: Design) -> Sampler:
+        """The sampler that a design describes."""
+        prepared = Prepared(design.whitening.zero(), design.est_state)
+        settings = design.settings | {"seed": seed_number(jax.random.key_data(self.root))}
+        return Sampler("sample", design.kernel, design.source, self.start, settings, None, prepared)
+
     def adapt(self, survey: Survey) -> Trial:
         """Rounds of design and trial, until the checks pass or there are no more."""
         told = Decisions().and_then("mode", survey.passes, _mode_sentence(survey))
         if not bool(survey.centre.converged):
             why = "the search for the mode did not end in one, as it does for networks and other posteriors with many modes"
             return self.fall_back(survey.whitening, told, why)
-        design = control_variates(self.pilot, survey.centre, survey.whitening, self.seed, self.progress)
+        design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed, self.progress)
         trial = self.attempt(design, 0, WARM_UP, SCATTER, told)
         while (complaint := variance_complaint(trial)) is not None:
             if trial.round == ROUNDS and trial.is_loud:
@@ -126,7 +144,9 @@ class Adaptation:
         away = trial.states - trial.states.mean(axis=0)
         away = away / stretch if stretch.ndim == 1 else away @ np.linalg.inv(stretch).T
         whitening = replace(whitening, origin=centre.position)
-        design = control_variates(self.pilot, centre, whitening, self.seed + 10 * number, self.progress, trial.design, some(away))
+        design = control_variates(
+            self.pilot, centre, whitening, self.chains, self.seed + 10 * number, self.progress, trial.design, some(away)
+        )
         return self.attempt(design, number, WARM_UP, SCATTER, told)
 
     def slower(self, trial: Trial) -> Trial:
@@ -143,8 +163,7 @@ class Adaptation:
     def attempt(self, design: Design, number: int, warm_up: int, scatter: float, told: Decisions) -> Trial:
         """A trial of a design; where chains leave, with half the step."""
         for halving in range(HALVINGS + 1):
-            prepared = Prepared(design.whitening.zero(), design.est_state)
-            sampler = Sampler("sample", design.kernel, design.source, self.start, design.settings, None, prepared)
+            sampler = self.sampler(design)
             state = with_variance(sampler.init(self._key(number), n_chains=self.chains, progress=False), design.variance)
             outcome = self._run(sampler, sampler.scatter(state, scatter), warm_up, TRIAL)
             stride = self._pairs.thin
@@ -173,10 +192,7 @@ class Adaptation:
 
     def _run(self, sampler: Sampler, state: State, warm_up: int, trial: int) -> Outcome:
         with Bar(self.progress, "warm-up", warm_up + trial) as bar:
-            outcome = sampler.loop.run(state, trial, warm_up, 1, (Trace(), self._pairs), bar)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        return outcome
+            return sampler.loop.run(state, trial, warm_up, 1, (Trace(), self._pairs), bar).whole()
 
     def shown_by(self, trial: Trial, result: Result) -> Trial:
         """The same chains, judged by a whole run; of models too large to keep all pairs of it, by their trial."""
@@ -194,7 +210,7 @@ class Adaptation:
         if not design.centred:
             return None
         points = some(positions.reshape(-1, positions.shape[-1]))
-        return self.pilot.noise(design.whitening, points, design.probabilities, self.seed + 7).drawn
+        return self.pilot.noise(design.whitening, points, design.choice, self.seed + 7).drawn
 
     def recentred(self, trial: Trial) -> Centre:
         """A centre at the chains' mean: one pass over the data."""
@@ -225,12 +241,11 @@ class Adaptation:
         before, centre = trial.design, self.recentred(trial)
         whitening = replace(before.whitening, origin=centre.position)
         states = some(trial.states - trial.states.mean(axis=0))
-        design = control_variates(self.pilot, centre, whitening, self.seed + 5, self.progress, before, states)
-        prepared = Prepared(design.whitening.zero(), design.est_state)
+        design = control_variates(self.pilot, centre, whitening, self.chains, self.seed + 5, self.progress, before, states)
         if design.source.batch_size == before.source.batch_size and design.eps == before.eps and design.centred:
-            sampler = trial.sampler.with_source(design.source, prepared)
+            sampler = trial.sampler.with_source(design.source, Prepared(design.whitening.zero(), design.est_state))
         else:
-            sampler = Sampler("sample", design.kernel, design.source, self.start, design.settings, None, prepared)
+            sampler = self.sampler(design)
         state = sampler.init(self._key(ROUNDS + 1 + trial.round), n_chains=self.chains, progress=False)
         over = jax.vmap(lambda z: design.whitening.enter(before.whitening.leave(z)))
         state = sampler.moved(with_variance(state, design.variance), over(trial.state.position))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,14 +16,17 @@ import numpy as np
 from sgmcmc._tree import size, tree_map
 from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
+from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checks import check_count
-from sgmcmc.composition import check_problem
+from sgmcmc.composition import check_problem, identify
 from sgmcmc.diagnostics import flat_draws, mixing
 from sgmcmc.errors import DivergenceError, SgmcmcWarning
+from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.seeds import as_key, draw_seed, seed_number
+from sgmcmc.seeds import as_key, draw_seed
 from sgmcmc.survey import take_survey
+from sgmcmc.table import Table
 
 DRAWS_PER_TIME = 8
 """Draws stored per autocorrelation time, the longest of all numbers: more would add little to the shorter ones."""
@@ -45,6 +50,7 @@ def sample(
     chains: int = 4,
     target_ess: int | None = None,
     seed: Any = None,
+    checkpoint: str | Path | None = None,
     progress: Progress = True,
 ) -> Result:
     """Draws from the posterior with nothing to tune: no step size, no minibatch size, no optimiser.
@@ -57,7 +63,8 @@ def sample(
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or a folder made by `sgmcmc.data.convert`. Of data on disk that do not
+            fit into memory a pool of rows is drawn, at a price that `decisions` state.
         params: where the search for the mode starts: any tree of floats.
         log_prior: `log_prior(params)`, a scalar; a flat prior when left out.
         constraints: NumPyro constraints by parameter name, such as `{"sigma": constraints.positive}`.
@@ -65,6 +72,8 @@ def sample(
         chains: started apart from each other, so that `r_hat` has something to say.
         target_ess: go on until every number's effective sample size is at least this, for at most 32 times `draws`.
         seed: a whole number or a JAX key; left out, one is drawn and recorded in `settings`.
+        checkpoint: a folder in which set-up and draws are kept as they are made. The same call again goes on where it was, and
+            `sgmcmc.load` reads it at any time.
         progress: True (the default) shows a bar for every stage, False nothing; a function is called with the figures.
 
     >>> import numpy as np, sgmcmc
@@ -83,20 +92,43 @@ def sample(
     check_count("chains", chains)
     if target_ess is not None:
         check_count("target_ess", target_ess)
-    root = as_key(draw_seed() if seed is None else seed)
-    posterior, arrays, position = check_problem(log_lik, dataset, params, log_prior, constraints)
+    seed = None if seed is None else as_key(seed)
+    posterior, arrays, position = check_problem(log_lik, dataset, params, log_prior, constraints, progress)
+    if checkpoint is None:
+        root = as_key(draw_seed()) if seed is None else seed
+        return _sampled(posterior, arrays, position, draws, chains, target_ess, root, progress)
+    values = {"sampler": "sample", "params": params, "constraints": constraints, "draws": draws, "chains": chains}
+    identity = identify(posterior, arrays, params, values)
+    with RunFolder.open(checkpoint, identity, seed, params=position) as folder:
+        return _sampled(posterior, arrays, position, draws, chains, target_ess, folder.key, progress, folder)
+
+
+def _sampled(
+    posterior: Posterior, arrays: Table, position: PyTree, draws: int, chains: int, target_ess: int | None, root: jax.Array,
+    progress: Progress, folder: RunFolder | None = None,
+) -> Result:  # fmt: skip
     number = int(jax.random.randint(root, (), 0, 2**31 - 100))
-    survey = take_survey(posterior, arrays, position, number, progress)
     adaptation = Adaptation(posterior, arrays, position, chains, root, number, progress)
-    trial = adaptation.adapt(survey)
-    complaint = None
+
+    def stage(name: str, compute: Callable[[], Any]) -> Any:
+        return compute() if folder is None else folder.stage(name, compute, position)
+
+    def trial_of(attempt: int, make: Callable[[], Trial]) -> Trial:
+        if folder is None:
+            return make()
+        return adaptation.unpacked(stage(f"trial {attempt}", lambda: make().packed()))
+
+    survey = stage("survey", lambda: take_survey(posterior, arrays, position, number, progress))
+    trial, attempt, complaint = trial_of(0, lambda: adaptation.adapt(survey)), 0, None
     while True:
+        part = None if folder is None else folder.sub(f"run {attempt}")
+        attempt += 1
         try:
-            result = _run(trial, draws, progress)
+            result = _run(trial, draws, progress, part)
         except DivergenceError:
             if trial.round >= ROUNDS:
                 raise
-            trial = adaptation.slower(trial)
+            trial = trial_of(attempt, partial(adaptation.slower, trial))
             continue
         if _made(result) < draws or "fallback" in trial.decisions:
             break
@@ -104,32 +136,36 @@ def sample(
         complaint = noise_complaint(shown) or variance_complaint(shown)
         if complaint is None or trial.round >= ROUNDS:
             break
-        trial = adaptation.tuned(adaptation.again(shown, complaint))
+        trial = trial_of(attempt, lambda shown=shown, why=complaint: adaptation.tuned(adaptation.again(shown, why)))
     if target_ess is not None and _made(result) == draws:
-        result = _extended(trial, result, target_ess, draws, progress)
-    decisions = result.decisions
-    if complaint is not None and "unsettled" not in decisions:
-        decisions = unsettled(decisions, complaint)
-    result = replace(result, decisions=decisions, settings=result.settings | {"seed": seed_number(jax.random.key_data(root))})
+        result = _extended(trial, result, target_ess, draws, progress, part)
+    if complaint is not None and "unsettled" not in result.decisions:
+        result = replace(result, decisions=unsettled(result.decisions, complaint))
     _warn(result)
     return result
 
 
-def _run(trial: Trial, draws: int, progress: Progress) -> Result:
+def _run(trial: Trial, draws: int, progress: Progress, folder: RunFolder | None) -> Result:
     affordable = MOST_WORK // (draws * trial.design.source.batch_size * size(trial.sampler.start))
     thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
     told = trial.decisions.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
-    result = trial.sampler.run(trial.state, draws * thin, thin=thin, diagnose=True, progress=progress)
-    return replace(result, decisions=told)
+    sampler = trial.sampler.with_decisions(told)
+    return sampler.run_in(folder, trial.state, draws * thin, thin=thin, diagnose=True, progress=progress)
 
 
-def _extended(trial: Trial, result: Result, target: int, draws: int, progress: Progress) -> Result:
+def _extended(trial: Trial, result: Result, target: int, draws: int, progress: Progress, folder: RunFolder | None) -> Result:
     """More draws from where the run ended, until the effective sample size is reached or the run is too long."""
-    made, thin = draws, result.decisions["thin"]
+    made, thin, sampler = draws, result.decisions["thin"], trial.sampler.with_decisions(result.decisions)
     while (ess := _least_ess(result)) < target and made < LONGEST_RUN * draws:
         more = min(max(math.ceil(1.1 * made * (target / max(ess, 1.0) - 1)), 20), LONGEST_RUN * draws - made)
-        further = trial.sampler.run(result.final_state, more * thin, thin=thin, diagnose=True, progress=progress)
-        result, made = _joined(result, further), made + more
+        made += more
+        if folder is not None:  # the folder has the draws so far
+            result = sampler.run_in(folder, trial.state, made * thin, thin=thin, diagnose=True, progress=progress)
+        else:
+            further = sampler.run(result.final_state, more * thin, thin=thin, diagnose=True, progress=progress)
+            result = _joined(result, further)
+        if _made(result) < made:
+            break
     sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."
     return replace(result, decisions=result.decisions.and_then("target_ess", ess, sentence))
 

@@ -21,6 +21,7 @@ from sgmcmc.progress import Bar, Progress
 from sgmcmc.run import Loop
 from sgmcmc.schedules import Schedule
 from sgmcmc.sources import Source
+from sgmcmc.table import as_table
 
 SEARCH_CHAIN = 2**31 - 1
 """The chain number whose random numbers serve the search: no real chain has it."""
@@ -41,7 +42,7 @@ def find_centre(
     key = jax.random.fold_in(root, SEARCH_CHAIN)
     if optimiser is None:
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
-        mode = find_mode(posterior, source.arrays, start, seed, progress)
+        mode = find_mode(posterior, as_table(source.arrays), start, seed, progress)
         if not mode.converged:
             warn_of_distance(mode.distance)
         position, distance, converged = mode.position, mode.distance, mode.converged
@@ -75,12 +76,10 @@ def _stochastic_ascent(
 
     state = loop.on_one_batch(begin, None, None)(start, data, plan, chained=False)
     with Bar(progress, "centre", optimiser.n_iters) as bar:
-        outcome = loop.run(state, optimiser.n_iters, 0, 1, (), bar)
+        outcome = loop.run(state, optimiser.n_iters, 0, 1, (), bar).whole()
     if outcome.failed_at is not None:
         raise SgmcmcError(
             f"the search for the centre left the finite numbers at step {int(outcome.state.step) + 1} with opt_stepsize "
             f"{optimiser.schedule.describe()}; give a smaller one, or leave opt_stepsize out for an automatic search"
         )
-    if outcome.interrupted:
-        raise KeyboardInterrupt
     return outcome.state.position

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +16,9 @@ from sgmcmc._tree import leaf_names, tree_map
 from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree, Rows
 from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.posterior import Posterior
+from sgmcmc.rowfiles import AnyFolder, FileColumn, open_rows
+from sgmcmc.sources import gather_all
+from sgmcmc.table import Elsewhere, Mapped, Table, as_table, is_mapped
 
 BLOCK = 1 << 22
 """Numbers looked at together when searching an array for NaN: bounds the memory the search takes."""
@@ -45,20 +49,32 @@ def check_params(params: Any) -> PyTree:
     return tree_map(lambda x: jnp.array(x, dtype=jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)), params)
 
 
-def check_dataset(dataset: Dataset) -> dict[str, np.ndarray]:
-    """The dataset as C-ordered host arrays of types JAX computes with; copied only where that needs a copy."""
+def check_dataset(dataset: Dataset) -> Table:
+    """The dataset as C-ordered columns of types JAX computes with.
+
+    What is in memory is copied only where that needs a copy; what is not is left where it is.
+    """
+    if isinstance(dataset, str | Path):
+        dataset = open_rows(dataset)
     if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
         raise InputError(
-            f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'x': x}}"
+            f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'x': x}}, or the "
+            "path of a folder made by sgmcmc.data.convert"
         )
-    arrays = {str(name): _check_array(str(name), values) for name, values in dataset.items()}
-    if not arrays:
+    columns = {str(name): _check_column(str(name), values) for name, values in dataset.items()}
+    if not columns:
         raise InputError('dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis')
-    check_row_counts(arrays)
-    return arrays
+    if check_row_counts(columns) >= 2**31:
+        raise InputError(
+            f"dataset has {check_row_counts(columns):,} rows; expected fewer than 2**31, JAX's usual whole numbers: "
+            "spread the rows over several processes"
+        )
+    if isinstance(dataset, AnyFolder):
+        return Table(columns, dataset.shuffled, dataset.checksum, checked=True)
+    return Table(columns, checked=all(isinstance(column, np.ndarray) for column in columns.values()))
 
 
-def check_row_counts(arrays: Mapping[str, np.ndarray]) -> int:
+def check_row_counts(arrays: Mapping[str, Any]) -> int:
     """The number of rows, which all arrays must have."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
@@ -70,19 +86,54 @@ def check_row_counts(arrays: Mapping[str, np.ndarray]) -> int:
     return next(iter(lengths.values()))
 
 
-def _check_array(name: str, values: Any) -> np.ndarray:
+def _check_column(name: str, values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"dataset[{name!r}] has masked values; drop or fill such rows first, for instance with .compressed()")
+    if is_elsewhere(values):
+        _check_kind(name, values)
+        dtype = np.dtype(jax.dtypes.canonicalize_dtype(values.dtype))
+        if isinstance(values, FileColumn):
+            return values if values.dtype == dtype else Mapped(values, dtype)
+        return (Mapped if isinstance(values, np.ndarray) else Elsewhere)(values, dtype)
     array = np.asarray(values)
+    _check_kind(name, array)
+    return _check_array(f"dataset[{name!r}]", array)
+
+
+def is_elsewhere(values: Any) -> bool:
+    """Whether a column is not in memory: a file, a memory map, or what has rows to slice but is no array of a known kind."""
+    if isinstance(values, np.ndarray):
+        return is_mapped(values)
+    sliceable = all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
+    in_memory = isinstance(values, jax.Array) or any(
+        hasattr(values, name) for name in ("__array_interface__", "to_numpy", "numpy")
+    )
+    return isinstance(values, FileColumn) or (sliceable and not in_memory)
+
+
+def _check_kind(name: str, values: Any) -> None:
     where = f"dataset[{name!r}]"
-    if array.dtype == object or array.dtype.kind not in "fiub":
+    if values.dtype == object or np.dtype(values.dtype).kind not in "fiub":
         raise InputError(
-            f"{where} has dtype {array.dtype}; expected numbers (encode text as integers, drop or fill missing values)"
+            f"{where} has dtype {values.dtype}; expected numbers (encode text as integers, drop or fill missing values)"
         )
-    if array.ndim == 0:
+    if len(values.shape) == 0:
         raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
-    if len(array) == 0:
-        raise InputError(f"{where} is empty: shape {array.shape}; expected at least one row")
+    if values.shape[0] == 0:
+        raise InputError(f"{where} is empty: shape {values.shape}; expected at least one row")
+
+
+def check_block(name: str, column: Any, start: int, stop: int) -> None:
+    """Look at some rows of a column that is not in memory as `check_dataset` looks at arrays that are."""
+    block = np.asarray(getattr(column, "values", column)[start:stop])
+    if block.dtype.kind in "iu" and block.dtype != column.dtype and not _fits(block, column.dtype):
+        raise InputError(f"dataset[{name!r}] has integers that do not fit {column.dtype}; renumber them from 0")
+    row = first_bad_row(block) if block.dtype.kind == "f" else None
+    if row is not None:
+        raise InputError(f"dataset[{name!r}] has a value that is not finite in row {start + row}; drop or fill such rows first")
+
+
+def _check_array(where: str, array: np.ndarray) -> np.ndarray:
     dtype = jax.dtypes.canonicalize_dtype(array.dtype)
     if array.dtype.kind in "iu" and array.dtype != dtype and not _fits(array, dtype):
         raise InputError(f"{where} has integers that do not fit {dtype}; renumber them from 0, or turn on JAX's 64-bit mode")
@@ -157,7 +208,7 @@ def check_callable(name: str, value: Any, example: str) -> None:
         raise InputError(f"{name} is {describe(value)}; expected a function such as {example}")
 
 
-def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: dict[str, np.ndarray]) -> bool:
+def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) -> bool:
     """Whether `log_lik` returns one value per row; refuses anything that is neither that nor one scalar."""
     check_callable("log_lik", log_lik, "lambda params, batch: ...")
     n_rows = len(next(iter(arrays.values())))
@@ -188,7 +239,7 @@ def check_log_prior(log_prior: LogPrior | None, params: PyTree) -> None:
         raise InputError(f"log_prior is {value} at the starting values; start params where the prior is positive")
 
 
-def check_log_lik(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray]) -> None:
+def check_log_lik(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any]) -> None:
     """The rows must add up: a mean, or an (n,) against (n, 1) broadcast, is caught on a handful of rows."""
     rows = _few_rows(arrays)
     count = len(next(iter(rows.values())))
@@ -217,10 +268,10 @@ def _not_a_sum(together: float, total: float, count: int) -> str:
     )
 
 
-def _few_rows(arrays: dict[str, np.ndarray], count: int = 5) -> Rows:
+def _few_rows(arrays: Mapping[str, Any], count: int = 5) -> Rows:
     n_rows = len(next(iter(arrays.values())))
     index = np.unique(np.linspace(0, n_rows - 1, min(count, n_rows)).astype(np.int64))
-    return {name: jnp.asarray(array[index]) for name, array in arrays.items()}
+    return tree_map(jnp.asarray, gather_all(as_table(arrays), index))
 
 
 def _nudged(position: PyTree) -> PyTree:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, TypedDict, get_type_hints
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,6 +18,8 @@ from sgmcmc._tree import size
 from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.centering import LARGEST_DENSE
 from sgmcmc.centre import PaperOptimiser
+from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
+from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checks import (
     check_choice,
     check_count,
@@ -26,19 +32,20 @@ from sgmcmc.checks import (
 )
 from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import BAOA, Dynamics, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
-from sgmcmc.errors import InputError, describe
+from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.gradients import ControlVariate, Minibatch, Whitened
-from sgmcmc.importance import make_importance_rows
 from sgmcmc.kernel import Kernel
+from sgmcmc.passes import look_over
 from sgmcmc.posterior import Posterior, make_transform
-from sgmcmc.preparation import own_whitening, prepare
+from sgmcmc.preparation import own_whitening, prepared_in
 from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.sampler import Prepared, Sampler, check_run_numbers, named_keeps
+from sgmcmc.sampler import Prepared, Sampler, check_run_numbers, keep_texts, named_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.seeds import as_key
-from sgmcmc.sources import make_source
+from sgmcmc.sources import make_source, usual_rows
 from sgmcmc.summaries import Keep
+from sgmcmc.table import Table, physical_memory
 
 
 class SetupOptions(TypedDict, total=False):
@@ -48,9 +55,10 @@ class SetupOptions(TypedDict, total=False):
         log_prior: `log_prior(params)`, a scalar; a flat prior when left out.
         minibatch_size: rows per gradient, a count or a proportion of the rows; 0.01 when left out. `"auto"`, together with
             `stepsize="auto"`, chooses them.
-        rows: `"random"` (the default) draws rows without replacement; `"window"` takes a contiguous window at a uniform
-            start of data shuffled once, which is faster; `"importance"`, for the control variate samplers, draws rows that
-            matter more more often, which makes less noise.
+        rows: `"random"` draws rows without replacement; `"window"` takes a contiguous window at a uniform start of data
+            shuffled once, which is faster; `"importance"`, for the control variate samplers, draws rows that matter more more
+            often, which makes less noise. Left out: random, or windows where the data are on disk and larger than a quarter
+            of the machine's memory.
         constraints: NumPyro constraints by parameter name, such as `{"sigma": constraints.positive}`. Sampling happens
             in unconstrained space; you see constrained values.
         precondition: a linear change of variables in which the posterior is near a unit ball, so that one step size, without
@@ -62,7 +70,7 @@ class SetupOptions(TypedDict, total=False):
 
     log_prior: LogPrior | None
     minibatch_size: float | str
-    rows: str
+    rows: str | None
     constraints: Mapping[str, Any] | None
     precondition: Any
     progress: Progress
@@ -79,6 +87,8 @@ class RunOptions(SetupOptions, total=False):
         thin: store every `thin`-th iteration.
         keep: what to store instead of every draw; see `Trace`, `Moments`, `Expectation`.
         diagnose: also keep the gradient at every draw, for `Result.health` and its companions.
+        checkpoint: a folder in which the run is kept as it goes on. The same call again resumes it where it was, bit for bit,
+            with more `n_iters` further; `sgmcmc.load` reads it at any time.
     """
 
     n_iters: int
@@ -88,7 +98,11 @@ class RunOptions(SetupOptions, total=False):
     thin: int
     keep: Keep | Mapping[str, Keep] | None
     diagnose: bool
+    checkpoint: str | Path | None
 
+
+USUAL = {"burn_in": 0, "thin": 1, "diagnose": False}
+"""What a run does unless told otherwise, of what its draws depend on."""
 
 MakeDynamics = Callable[[PyTree], Dynamics]
 
@@ -134,17 +148,17 @@ def nose_hoover(a: Any) -> MakeDynamics:
 
 
 def check_problem(
-    log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None, constraints: Mapping[str, Any] | None
-) -> tuple[Posterior, dict[str, np.ndarray], PyTree]:
+    log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None, constraints: Mapping[str, Any] | None,
+    progress: Progress = False,
+) -> tuple[Posterior, Table, PyTree]:  # fmt: skip
     """The posterior, the data and the unconstrained start, or what is wrong with them."""
     arrays, start = check_dataset(dataset), check_params(params)
     transform = make_transform(constraints, start)
     position = transform.to_position(start)
     check_log_prior(log_prior, start)
-    n_rows = len(next(iter(arrays.values())))
-    posterior = Posterior(log_lik, log_prior, n_rows, transform, log_lik_shape(log_lik, start, arrays))
+    posterior = Posterior(log_lik, log_prior, arrays.n_rows, transform, log_lik_shape(log_lik, start, arrays))
     check_log_lik(posterior, position, arrays)
-    return posterior, arrays, position
+    return posterior, look_over(arrays, progress), position
 
 
 def set_up(
@@ -160,12 +174,19 @@ def set_up(
     variance: bool = False,
 ) -> Sampler:
     """Check everything, then put the parts together."""
-    _refuse_unknown(options, SetupOptions, f"{name}_setup")
-    posterior, arrays, position = check_problem(log_lik, dataset, params, options.get("log_prior"), options.get("constraints"))
-    rows = check_choice("rows", options.get("rows", "random"), ("random", "window", "importance"))
-    if rows == "importance" and centre is None:
-        raise InputError(f"rows='importance' came with {name}, which has no control variates; expected one of the cv samplers")
+    opening: Opening | None = options.get("checkpoint")  # pyright: ignore[reportAssignmentType]: from `run_whole` only
+    if opening is not None and not isinstance(opening, Opening):
+        raise InputError(f"{name}_setup got checkpoint; it belongs to the run: sampler.run(state, checkpoint={opening!r})")
+    _refuse_unknown(
+        {option: value for option, value in options.items() if value is not opening or value is None},
+        SetupOptions,
+        f"{name}_setup",
+    )
     precondition, progress = options.get("precondition"), check_progress(options.get("progress", True))
+    posterior, arrays, position = check_problem(
+        log_lik, dataset, params, options.get("log_prior"), options.get("constraints"), progress
+    )
+    rows, decisions = _rows(options.get("rows"), arrays, name, centre is not None)
     batch_size = _batch_size(options.get("minibatch_size", 0.01), posterior.n_rows, stepsize)
     if variance and batch_size == 1:
         raise InputError("noise_estimate='fisher' needs a variance over rows; expected minibatch_size of at least 2")
@@ -177,28 +198,37 @@ def set_up(
     schedule = None if isinstance(stepsize, str) else step_schedule(stepsize, moving)
     optimiser = None if centre is None else _optimiser(*centre, position, precondition, rows, stepsize)
 
-    prepared, decisions = None, Decisions()
-    preparation = prepare(
-        posterior, arrays, position, centre is not None, precondition, own, rows == "importance", schedule is None, progress
-    )
+    prepared = None
+    texts = {
+        "sampler": name,
+        "params": params,
+        "stepsize": of_value(stepsize, jnp.int32(1)),
+        **{option: options.get(option) for option in ("minibatch_size", "rows", "constraints", "precondition")},
+        **(told or {}),
+        **({} if centre is None else {"opt_stepsize": of_value(centre[0], jnp.int32(1)), "n_iters_opt": centre[1]}),
+    }
+    identity = partial(identify, posterior, arrays, params, texts)
+    folder = None if opening is None else opening.open(identity(), position)
+    if folder is not None:
+        rows = folder.stage("rows", lambda: rows)  # decided once, whatever machine the run goes on on
+    asked = (precondition, own, rows == "importance", schedule is None, progress)
+    preparation = prepared_in(folder, posterior, arrays, centre is not None, position, *asked)
     if schedule is None:
         assert preparation is not None
-        eps, batch_size, decisions = preparation.choose(make_dynamics, batch_size)
+        choose = partial(preparation.choose, make_dynamics, batch_size)
+        eps, batch_size, chosen = choose() if folder is None else folder.stage("choice", choose)
+        decisions += chosen
         schedule = step_schedule(eps, moving)
     assert batch_size is not None
     if preparation is not None:
-        prepared = Prepared(preparation.position, preparation.est_state, decisions)
+        prepared = Prepared(preparation.position, preparation.est_state)
     estimator: Any = Minibatch(posterior, variance) if centre is None else ControlVariate(posterior, variance)
     if preparation is not None and preparation.whitening is not None:
         estimator = Whitened(estimator)
         if isinstance(dynamics, BAOA) and preparation.whitening.dense:
             dynamics = replace(dynamics, curvature=1.0)
-    probabilities = None if preparation is None else preparation.probabilities
-    source = (
-        make_source(arrays, batch_size, rows)
-        if probabilities is None
-        else make_importance_rows(arrays, batch_size, probabilities)
-    )
+    choice = None if preparation is None else preparation.choice
+    source = make_source(arrays, batch_size, rows) if choice is None else choice.source(batch_size)
     settings = {
         "stepsize": schedule.describe(),
         "minibatch_size": batch_size,
@@ -209,7 +239,59 @@ def set_up(
     }
     if centre is not None:
         settings["centre"] = "automatic" if optimiser is None else f"{centre[1]} steps of {optimiser.schedule.describe()}"
-    return Sampler(name, Kernel(estimator, dynamics, schedule), source, position, settings, optimiser, prepared)
+    kernel = Kernel(estimator, dynamics, schedule)
+    return Sampler(name, kernel, source, position, settings, optimiser, prepared, decisions, identity, folder)
+
+
+def identify(
+    posterior: Posterior, arrays: Table, params: PyTree, values: Mapping[str, Any], extra: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The fingerprint of a problem and of how it is sampled."""
+    count = min(3, arrays.n_rows)
+    rows = {name: jax.ShapeDtypeStruct((count, *column.shape[1:]), column.dtype) for name, column in arrays.items()}
+    start = check_params(params)
+    functions = {"log_lik": (posterior.log_lik, start, rows), "log_prior": (posterior.log_prior, start)}
+    return fingerprint(arrays, functions, values) | dict(extra or {})
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A run's folder that is to be opened as soon as it is known what the run depends on."""
+
+    path: Any
+    seed: Any
+    parts: Mapping[str, Any]
+    keeps: Mapping[str, Keep]
+
+    def open(self, identity: Mapping[str, str], params: PyTree) -> RunFolder:
+        """Open it, or say what differs from the run in it."""
+        parts = {name: of_value(value) for name, value in self.parts.items()}
+        return RunFolder.open(self.path, {**identity, **parts, **keep_texts(self.keeps, params)}, self.seed, params=params)
+
+
+def _rows(wanted: Any, table: Table, name: str, centred: bool) -> tuple[str, Decisions]:
+    """How rows are drawn: as the user says, or as suits where they are."""
+    check_choice("rows", wanted, (None, "random", "window", "importance"))
+    if wanted == "importance" and not centred:
+        raise InputError(f"rows='importance' came with {name}, which has no control variates; expected one of the cv samplers")
+    if wanted == "importance" and (table.large or not table.seekable):
+        raise InputError(
+            f"rows='importance' came with {table.nbytes / 2**30:.1f} GB on disk, where rows cannot be drawn one by one; "
+            "expected rows='window', or sgmcmc.sample, which draws a pool of rows by importance"
+        )
+    rows = usual_rows(table) if wanted is None else wanted
+    if rows == "window" and not table.in_memory and not table.shuffled:
+        warnings.warn(
+            "windows are taken from rows that were not shuffled: where neighbours are alike, as in sorted data, gradients are "
+            "much noisier. sgmcmc.data.convert shuffles the rows once",
+            SgmcmcWarning,
+            stacklevel=4,
+        )
+    if wanted is not None or table.in_memory:
+        return rows, Decisions()
+    how = "contiguous windows of the order they are in" if rows == "window" else "one by one at random"
+    size = f"{table.nbytes / 2**30:.1f} GB on disk, on a machine with {physical_memory() / 2**30:.0f} GB of memory"
+    return rows, Decisions().and_then("rows", rows, f"The data are {size}: rows are read as {how}.")
 
 
 def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
@@ -252,17 +334,29 @@ def run_whole(setup: Callable[..., Sampler], problem: tuple[Any, ...], specific:
     """Set up, initialise, run."""
     _refuse_unknown(options, RunOptions, setup.__name__.removesuffix("_setup"))
     here: dict[str, Any] = dict(options)
-    running = {name: here.pop(name) for name in ("n_iters", "burn_in", "thin", "keep", "diagnose") if name in here}
+    running: dict[str, Any] = {
+        name: here.pop(name) for name in ("n_iters", "burn_in", "thin", "keep", "diagnose") if name in here
+    }
     running["progress"] = here.get("progress", True)
-    seed, n_chains = here.pop("seed", None), here.pop("n_chains", None)
+    seed, n_chains, checkpoint = here.pop("seed", None), here.pop("n_chains", None), here.pop("checkpoint", None)
     numbers = {"n_iters": 10_000} | {name: value for name, value in running.items() if name != "keep"}
     check_run_numbers(n_chains=n_chains, **numbers)  # before a set-up that may look at all the data
-    named_keeps(running.get("keep"))
+    keeps = named_keeps(running.get("keep"))
     seed = None if seed is None else as_key(seed)
-    sampler = setup(*problem, **specific, **here)
-    sampler.check_run(**running)
-    state = sampler.init(seed, n_chains=n_chains, progress=running["progress"])
-    return sampler.run(state, **running)
+    if checkpoint is None:
+        sampler = setup(*problem, **specific, **here)
+        sampler.check_run(**running)
+        state = sampler.init(seed, n_chains=n_chains, progress=running["progress"])
+        return sampler.run(state, **running)
+    parts = {"n_chains": n_chains} | {name: running.get(name, usual) for name, usual in USUAL.items()}
+    sampler = setup(*problem, **specific, **here, checkpoint=Opening(checkpoint, seed, parts, keeps))
+    folder = sampler.folder
+    assert folder is not None
+    with folder:
+        sampler.check_run(**running)
+        begin = partial(sampler.init, folder.key, n_chains=n_chains, progress=running["progress"])
+        state = folder.stage("start", begin, sampler.start)
+        return sampler.run_in(folder, state, **{"n_iters": 10_000, **running})
 
 
 def _refuse_unknown(options: Mapping[str, Any], known: type, name: str) -> None:

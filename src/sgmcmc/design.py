@@ -7,6 +7,7 @@ number of rows or their scaling. What is left to choose is the number of rows pe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,20 +18,24 @@ import numpy as np
 
 from sgmcmc._tree import flat, size, split, tree_map
 from sgmcmc._types import PyTree, Rows
+from sgmcmc.checkpoints.packing import packable
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import BAOA, noise_amplification
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, WhitenedState, whitened_centre
-from sgmcmc.importance import make_importance_rows, mixed
+from sgmcmc.importance import Importance
 from sgmcmc.kernel import Kernel
-from sgmcmc.mode import subsample
 from sgmcmc.passes import compiled, full_sum
-from sgmcmc.pilot import Pilot, posterior_points
+from sgmcmc.pilot import Choice, Pilot, posterior_points
+from sgmcmc.pool import Pool
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar, Progress
+from sgmcmc.progress import Progress
 from sgmcmc.schedules import Schedule
-from sgmcmc.sources import AllRows, Source, make_source
+from sgmcmc.sources import AllRows, Source, make_source, subsample, usual_rows
+from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening, whitened
+
+packable(Pool)
 
 STEP, FRICTION = 0.49, 0.5
 """ε = 0.7² and α of `BAOA` on a unit Gaussian: an autocorrelation time of 2.7 steps, and 0.42 of the noise in the variance."""
@@ -60,7 +65,8 @@ class Design:
         variance: of the gradient noise in every direction, for which the dynamics make up.
         amplification: how much of the variance of a chain a unit of it adds.
         eps: the step size.
-        probabilities: of the rows, or None where all are alike.
+        friction: what the momentum loses per step.
+        choice: how rows are drawn, or None where all are alike.
     """
 
     kernel: Kernel
@@ -69,7 +75,8 @@ class Design:
     variance: np.ndarray
     amplification: float
     eps: float
-    probabilities: np.ndarray | None
+    friction: float
+    choice: Choice | None
     decisions: Decisions
 
     @property
@@ -91,13 +98,40 @@ class Design:
             "precondition": "laplace" if self.whitening.dense else "diagonal",
         }
 
+    def packed(self) -> dict[str, Any]:
+        """For a checkpoint: without the data, the model and what follows from the rest."""
+        choice = {"probabilities": self.choice.probabilities} if isinstance(self.choice, Importance) else self.choice
+        return {
+            "est_state": self.est_state,
+            "batch_size": self.source.batch_size,
+            "rows": self.source.kind,
+            "variance": self.variance,
+            "amplification": self.amplification,
+            "eps": self.eps,
+            "friction": self.friction,
+            "choice": choice,
+            "decisions": self.decisions,
+        }
+
+    @classmethod
+    def unpacked(cls, packed: Mapping[str, Any], posterior: Posterior, arrays: Table) -> Design:
+        """From a checkpoint."""
+        state, choice, n = packed["est_state"], packed["choice"], packed["batch_size"]
+        if isinstance(choice, dict):
+            choice = Importance(arrays, choice["probabilities"])
+        estimator = Whitened(ControlVariate(posterior) if isinstance(state.inner, Centre) else Minibatch(posterior))
+        source = make_source(arrays, n, packed["rows"]) if choice is None else choice.source(n)
+        told, eps, friction = packed["decisions"], packed["eps"], packed["friction"]
+        design = _baoa(estimator, state, source, packed["variance"], choice, told, eps, friction)
+        return replace(design, amplification=packed["amplification"], decisions=told)
+
     def noise_share(self, per_row: np.ndarray) -> float:
         """The part of a chain's variance that noise makes up in its loudest direction, given its covariance per single row."""
         return self.amplification * loudest(per_row) / self.source.batch_size
 
 
 def control_variates(
-    pilot: Pilot, centre: Centre, whitening: Whitening, seed: int, progress: Progress, before: Design | None = None,
+    pilot: Pilot, centre: Centre, whitening: Whitening, chains: int, seed: int, progress: Progress, before: Design | None = None,
     states: np.ndarray | None = None,
 ) -> Design:  # fmt: skip
     """Control variates about the centre, rows drawn by how much they matter, as many as keep the noise low.
@@ -114,9 +148,8 @@ def control_variates(
             whitening, scored, measured = shrunk(whitening, steepest), *(x * math.sqrt(steepest) for x in (scored, measured))
     else:
         scored, measured = pilot.some_of(states), states
-    with Bar(progress, "row weights", n_rows, "row") as bar:
-        probabilities = mixed(pilot.scores(whitening, scored, bar))
-    noise = pilot.noise(whitening, measured, probabilities, seed + 2)
+    choice = pilot.weigh(whitening, scored, chains, seed, progress)
+    noise = pilot.noise(whitening, measured, choice, seed + 2)
     per_row = noise.drawn
     eps, n, because = rows_and_step(loudest(per_row), n_rows, d, STEP if before is None else before.eps)
     if 2 * n >= n_rows:
@@ -133,18 +166,33 @@ def control_variates(
         f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; "
         + (f"drawn alike, about {alike:.3g} times as many would be needed." if alike > 1.05 else "here they are much alike."),
     )
+    if isinstance(choice, Pool):
+        told = told + price(choice, loudest(noise.drawn))
     return _baoa(
         Whitened(ControlVariate(posterior)),
         WhitenedState(whitening, whitened_centre(centre, whitening)),
-        make_importance_rows(arrays, n, probabilities),
+        choice.source(n),
         per_row / n,
-        probabilities,
+        choice,
         told,
         eps,
     )
 
 
-def full_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, needed: int, eps: float) -> Design:
+def price(pool: Pool, noise: float) -> Decisions:
+    """What drawing the rows once instead of always anew costs, given the noise per single row in its loudest direction."""
+    shift = math.sqrt(noise / pool.size)
+    return Decisions().and_then(
+        "pool",
+        shift,
+        f"The data are too large to draw from at every step: {pool.size:,} of the {pool.n_rows:,} rows were drawn once, by how "
+        f"much they matter, and the chains draw from those, each from its own {pool.size // pool.chains:,}. That shifts the "
+        f"posterior mean by at most about {shift:.2g} posterior standard deviations (in the worst direction, as a standard "
+        "deviation over pools).",
+    )
+
+
+def full_gradients(posterior: Posterior, arrays: Table, whitening: Whitening, needed: int, eps: float) -> Design:
     """All rows in every step: exact gradients, for data so few that this is cheaper."""
     n_rows = posterior.n_rows
     told = Decisions().and_then(
@@ -157,7 +205,7 @@ def full_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitenin
     return _baoa(Whitened(Minibatch(posterior)), state, AllRows(arrays, n_rows), silence, None, told, eps)
 
 
-def plain_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, seed: int, why: str) -> Design:
+def plain_gradients(posterior: Posterior, arrays: Table, whitening: Whitening, seed: int, why: str) -> Design:
     """Without control variates: for posteriors that are no bowl, such as those of networks.
 
     Scales from the curvature's diagonal, the step from its largest eigenvalue, the friction from the noise.
@@ -174,12 +222,12 @@ def plain_gradients(posterior: Posterior, arrays: dict[str, np.ndarray], whiteni
     friction = max(2 * ratio / (1 + ratio), LEAST_FRICTION)
     told = Decisions().and_then("fallback", why, f"No control variates: {why}. The chains use plain minibatch gradients instead.")
     told = told.and_then("minibatch_size", n, f"Each step looks at {n:,} of the {n_rows:,} rows, drawn at random.")
-    state, source = WhitenedState(scales, ()), make_source(arrays, n, "random")
+    state, source = WhitenedState(scales, ()), make_source(arrays, n, usual_rows(arrays))
     return _baoa(Whitened(Minibatch(posterior)), state, source, variance, None, told, eps, friction)
 
 
 def _baoa(
-    estimator: Whitened, est_state: WhitenedState, source: Source, variance: np.ndarray, probabilities: np.ndarray | None,
+    estimator: Whitened, est_state: WhitenedState, source: Source, variance: np.ndarray, choice: Choice | None,
     told: Decisions, eps: float, friction: float = FRICTION,
 ) -> Design:  # fmt: skip
     """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known everywhere."""
@@ -199,7 +247,7 @@ def _baoa(
     dynamics = BAOA(all_of_it(friction), curvature, corrected=estimator.centred)
     kernel = Kernel(estimator, dynamics, Schedule(all_of_it(eps), None, ("z",) * len(jax.tree.leaves(like))))
     amplification = float(noise_amplification(eps, friction, curvature))
-    return Design(kernel, source, est_state, variance, amplification, eps, probabilities, told)
+    return Design(kernel, source, est_state, variance, amplification, eps, friction, choice, told)
 
 
 def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP) -> tuple[float, int, str]:
@@ -219,10 +267,10 @@ def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP)
     return eps, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"
 
 
-def largest_curvature(posterior: Posterior, arrays: dict[str, np.ndarray], whitening: Whitening, seed: int) -> float:
+def largest_curvature(posterior: Posterior, arrays: Table, whitening: Whitening, seed: int) -> float:
     """The largest eigenvalue of the curvature in the variables of a whitening, by power iteration on some rows."""
     rows = subsample(arrays, POWER_ROWS, seed)
-    scale = posterior.n_rows / len(next(iter(rows.values())))
+    scale = posterior.n_rows / rows.n_rows
     times, prior = compiled(_curvature_times, posterior), compiled(_prior_times, posterior)
     v = np.random.default_rng(seed).standard_normal(size(whitening.origin))
     value = 1.0

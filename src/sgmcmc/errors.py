@@ -13,10 +13,15 @@ __all__ = ["DivergenceError", "InputError", "SgmcmcError", "SgmcmcWarning"]
 class SgmcmcError(Exception):
     """Anything this library raises on purpose.
 
+    Attributes:
+        result: the draws made before, where it ended a run.
+
     >>> import sgmcmc
     >>> issubclass(sgmcmc.InputError, sgmcmc.SgmcmcError)
     True
     """
+
+    result: Result | None = None
 
 
 class InputError(SgmcmcError, ValueError):

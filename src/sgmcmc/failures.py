@@ -9,7 +9,7 @@ import numpy as np
 
 from sgmcmc._tree import leaf_names
 from sgmcmc._types import PyTree
-from sgmcmc.errors import DivergenceError, describe
+from sgmcmc.errors import DivergenceError, SgmcmcError, describe
 from sgmcmc.result import Result
 from sgmcmc.schedules import Schedule
 
@@ -50,3 +50,10 @@ def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> Divergen
         "the last finite state in .result.final_state"
     )
     return DivergenceError(message, parameter=culprit.parameter, step=step, chain=culprit.chain, result=result)
+
+
+def with_result(error: SgmcmcError, result: Result) -> SgmcmcError:
+    """An error that ended a run, with the draws made before it."""
+    error.result = result
+    error.add_note("The draws made before are in the error's .result")
+    return error

@@ -6,6 +6,7 @@ draws a row in O(1), whatever N: pick a column uniformly, then keep it or go to 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -15,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc._tree import tree_map
-from sgmcmc._types import Batch, PyTree
+from sgmcmc._types import Batch, PyTree, Rows
 from sgmcmc.errors import InputError, describe
-from sgmcmc.sources import InMemory, Source, gather, on_device, per_key, streams
+from sgmcmc.sources import FromTable, Source, filled_up, gather, gather_all, on_device, per_key, streams, whole
+from sgmcmc.table import as_table
 
 TICKS = 2**23
 """A uniform float32 of JAX is a whole number of these parts of 1: what a column can be kept with is no finer."""
@@ -76,16 +78,35 @@ def mixed(scores: Any, uniform_share: float = 0.1) -> np.ndarray:
     return (1 - uniform_share) * (relative / relative.sum()) + uniform_share / len(scores)
 
 
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """A probability for every row of a table."""
+
+    arrays: Mapping[str, Any]
+    probabilities: np.ndarray
+
+    def some(self, count: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+        """Rows drawn by them, in order, and 1/q of each."""
+        edges = np.cumsum(self.probabilities)
+        drawn = np.searchsorted(edges, rng.random(count) * edges[-1], side="right")
+        index = np.sort(np.minimum(drawn, len(edges) - 1))
+        return gather_all(as_table(self.arrays), index), 1 / self.probabilities[index]
+
+    def source(self, batch_size: int) -> Source:
+        """Minibatches drawn by them."""
+        return make_importance_rows(self.arrays, batch_size, self.probabilities)
+
+
 @dataclass(frozen=True)
-class ImportanceRows(InMemory):
+class ImportanceRows(FromTable):
     """What both versions share. Compiled code sees the table's numbers as arguments: another table needs no other program."""
 
-    table: AliasTable
+    law: AliasTable
 
     kind = "importance"
 
     def __post_init__(self) -> None:
-        q = self.table.probabilities
+        q = self.law.probabilities
         if len(q) != self.n_rows:
             raise InputError(f"probabilities has {len(q)} entries; expected one for each of the {self.n_rows} rows")
         if not q.all():
@@ -97,7 +118,7 @@ class ImportanceRows(InMemory):
     @cached_property
     def weights(self) -> np.ndarray:
         """What each row counts for when it is drawn."""
-        return (1 / (self.batch_size * self.table.probabilities)).astype(jnp.result_type(float))
+        return (1 / (self.batch_size * self.law.probabilities)).astype(jnp.result_type(float))
 
     def draw(self, keys: jax.Array) -> PyTree:
         return columns_and_coins(keys, self.n_rows, self.batch_size)
@@ -115,9 +136,9 @@ class HostImportanceRows(ImportanceRows):
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         capacity = len(drawn[0])
-        index = self.table.rows(*(np.asarray(numbers)[:count] for numbers in drawn))
-        rows = {name: gather(array, index, capacity) for name, array in self.arrays.items()}
-        return on_device((rows, gather(self.weights, index, capacity), gather(index, np.arange(count), capacity)))
+        index = self.law.rows(*(np.asarray(numbers)[:count] for numbers in drawn))
+        rows = gather_all(self.table, index, capacity)
+        return rows, gather(self.weights, index, capacity), filled_up(index, capacity)
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         return Batch(*entry)
@@ -133,7 +154,7 @@ class DeviceImportanceRows(ImportanceRows):
 
     @cached_property
     def data(self) -> PyTree:
-        return on_device(((self.table.keep, self.table.alias), (self.arrays, self.weights)))
+        return on_device(((self.law.keep, self.law.alias), (whole(self.table), self.weights)))
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         (columns, numbers), (table, dataset) = entry, data
@@ -143,9 +164,10 @@ class DeviceImportanceRows(ImportanceRows):
         return Batch(rows, weight, index)
 
 
-def make_importance_rows(arrays: dict[str, np.ndarray], batch_size: int, probabilities: Any) -> Source:
-    """The source that draws row i of in-memory arrays in proportion to `probabilities[i]`, on this backend."""
-    version = HostImportanceRows if jax.default_backend() == "cpu" else DeviceImportanceRows
+def make_importance_rows(arrays: Mapping[str, Any], batch_size: int, probabilities: Any) -> Source:
+    """The source that draws row i of a table in proportion to `probabilities[i]`, on this backend."""
+    on_host = jax.default_backend() == "cpu" or not as_table(arrays).in_memory
+    version = HostImportanceRows if on_host else DeviceImportanceRows
     return version(arrays, batch_size, make_alias_table(probabilities))
 
 

@@ -8,7 +8,6 @@ unbiased for any centre; a close one makes it quiet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,8 @@ from sgmcmc.centering import (
 from sgmcmc.passes import compiled, full_sum
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
-from sgmcmc.sources import gather
+from sgmcmc.sources import subsample
+from sgmcmc.table import Table
 
 TOLERANCE = 0.05
 """Converged: the centre is within √0.05 = 0.22 posterior standard deviations per parameter, root mean square."""
@@ -59,7 +59,7 @@ class Mode:
 class _Objective:
     """The log posterior on some arrays, `scale` times their log likelihood plus the log prior, at host vectors."""
 
-    def __init__(self, posterior: Posterior, arrays: dict[str, np.ndarray], like: PyTree, scale: float) -> None:
+    def __init__(self, posterior: Posterior, arrays: Table, like: PyTree, scale: float) -> None:
         self.arrays, self.like, self.scale, self.passes = arrays, like, scale, 0
         self._block = compiled(value_and_gradient, posterior)
         self._prior = compiled(prior_value_and_gradient, posterior)
@@ -79,14 +79,14 @@ class _Objective:
         value, gradient = self._prior(as_tree(x, self.like))
         return float(value), np.asarray(gradient, np.float64)
 
-    def metric(self, x: np.ndarray, sample: dict[str, np.ndarray], n_rows: int) -> Metric:
+    def metric(self, x: np.ndarray, sample: Table, n_rows: int) -> Metric:
         position = as_tree(x, self.like)
-        used = len(next(iter(sample.values())))
+        used = sample.n_rows
         dense = dense_metric(len(x), used)
         information = full_sum(lambda rows: self._fisher(position, rows, dense), sample, extra=4 * len(x))
         return Metric.of(n_rows / used * information, np.asarray(self._curvature(position, dense), np.float64))
 
-    def determines(self, x: np.ndarray, silent: np.ndarray | None, sample: dict[str, np.ndarray]) -> bool:
+    def determines(self, x: np.ndarray, silent: np.ndarray | None, sample: Table) -> bool:
         """Whether the likelihood bends in parameters whose gradients all vanish: a perfect fit does, a plateau does not."""
         if silent is None:
             return True
@@ -102,11 +102,11 @@ class _Point:
     settled: np.ndarray
 
 
-def find_mode(posterior: Posterior, arrays: dict[str, np.ndarray], start: PyTree, seed: int, progress: Progress) -> Mode:
+def find_mode(posterior: Posterior, arrays: Table, start: PyTree, seed: int, progress: Progress) -> Mode:
     """Search from `start`; bounded work whatever the posterior."""
     x, n_rows = join(start), posterior.n_rows
     sample = subsample(arrays, subsample_size(n_rows, size(start)), seed)
-    used = len(next(iter(sample.values())))
+    used = sample.n_rows
     with Bar(progress, "centre", None, "step") as bar:
         if used < n_rows:
             rough = _Objective(posterior, sample, start, n_rows / used)
@@ -120,7 +120,7 @@ def find_mode(posterior: Posterior, arrays: dict[str, np.ndarray], start: PyTree
 
 
 def _search(
-    objective: _Objective, x: np.ndarray, metric_rows: dict[str, np.ndarray], n_rows: int, rounds: int, steps: int, bar: Bar
+    objective: _Objective, x: np.ndarray, metric_rows: Table, n_rows: int, rounds: int, steps: int, bar: Bar
 ) -> tuple[_Point, float]:
     """Rounds of ascent, each with the metric of where it starts, until close or out of work."""
     point, metric, distance = None, None, np.inf
@@ -179,18 +179,9 @@ def _metric_rows(dimension: int) -> int:
     return METRIC_ROWS if dimension <= LARGEST_DENSE else LARGE_MODEL_METRIC_ROWS
 
 
-def keeps_climbing(posterior: Posterior, arrays: dict[str, np.ndarray], start: PyTree, end: PyTree) -> bool:
+def keeps_climbing(posterior: Posterior, arrays: Table, start: PyTree, end: PyTree) -> bool:
     """Whether the log posterior does not fall on the way on from `start` through `end`: then it has no mode there."""
     objective = _Objective(posterior, arrays, start, 1.0)
     here, away = join(end), join(end) - join(start)
     values = [objective(here + further * away)[0] for further in (0.0, 0.5, 1.0, 3.0)]
     return bool(np.isfinite(values).all() and (np.diff(values) >= -1e-6 * (1 + abs(values[0]))).all())
-
-
-def subsample(arrays: dict[str, np.ndarray], count: int, seed: int) -> dict[str, Any]:
-    """`count` of the rows, in order."""
-    n_rows = len(next(iter(arrays.values())))
-    if count >= n_rows:
-        return arrays
-    index = np.sort(np.random.default_rng(seed).choice(n_rows, count, replace=False, shuffle=False))
-    return {name: gather(array, index) for name, array in arrays.items()}

@@ -1,8 +1,12 @@
-"""Full passes over the data: streamed in blocks, each block's sum on the device, their total in float64 on the host."""
+"""Full passes over the data: streamed in blocks, each block's sum on the device, their total in float64 on the host.
+
+Rows that are not in memory are read by a thread, a block ahead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -11,9 +15,12 @@ import numpy as np
 
 from sgmcmc._tree import tree_map
 from sgmcmc._types import PyTree, Rows
+from sgmcmc.checks import check_block
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar
+from sgmcmc.prefetch import ahead
+from sgmcmc.progress import Bar, Progress
 from sgmcmc.sources import blocks
+from sgmcmc.table import Table, as_table
 
 BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
@@ -25,16 +32,32 @@ def compiled(function: Callable[..., Any], posterior: Posterior, static: int | N
     return jax.jit(partial(function, posterior), static_argnums=static)
 
 
-def block_rows(arrays: dict[str, np.ndarray], extra_per_row: int = 0) -> int:
-    """Rows per block."""
-    row_bytes = sum(array[0].nbytes for array in arrays.values()) + extra_per_row
-    return max(1, BLOCK_BYTES // max(1, row_bytes))
+def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows]:
+    """The whole dataset in order, in blocks small enough for a device that needs `extra_per_row` bytes beside each row."""
+    table = as_table(arrays)
+    every = blocks(table, max(1, BLOCK_BYTES // max(1, table.row_bytes + extra_per_row)))
+    return every if table.in_memory else ahead(every)
 
 
-def full_sum(function: Callable[[Rows], PyTree], arrays: dict[str, np.ndarray], bar: Bar | None = None, extra: int = 0) -> PyTree:
+def look_over(table: Table, progress: Progress) -> Table:
+    """A table all of whose numbers are known to be finite: what is not in memory is read once, unless its writer did that."""
+    if table.checked:
+        return table
+    rows = max(1, BLOCK_BYTES // max(1, table.row_bytes))
+    with Bar(progress, "checking rows", table.n_rows, "row") as bar:
+        for start in range(0, table.n_rows, rows):
+            stop = min(start + rows, table.n_rows)
+            for name, column in table.items():
+                if not isinstance(column, np.ndarray):
+                    check_block(name, column, start, stop)
+            bar.update(stop - start)
+    return replace(table, checked=True)
+
+
+def full_sum(function: Callable[[Rows], PyTree], arrays: Mapping[str, Any], bar: Bar | None = None, extra: int = 0) -> PyTree:
     """Σ over blocks of `function(rows)`, a compiled function of the rows, in float64."""
     total: Any = None
-    for rows in blocks(arrays, block_rows(arrays, extra)):
+    for rows in all_rows(arrays, extra):
         part = tree_map(lambda x: np.asarray(x, np.float64), function(rows))
         total = part if total is None else tree_map(np.add, total, part)
         if bar is not None:
@@ -42,14 +65,14 @@ def full_sum(function: Callable[[Rows], PyTree], arrays: dict[str, np.ndarray], 
     return total
 
 
-def full_gradient(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray], bar: Bar | None = None) -> PyTree:
+def full_gradient(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any], bar: Bar | None = None) -> PyTree:
     """The gradient of the full log likelihood: one pass."""
     gradient = compiled(_gradient_of_rows, posterior)
     total = full_sum(lambda rows: gradient(position, rows), arrays, bar)
     return tree_map(lambda x, like: jax.numpy.asarray(x, like.dtype), total, position)
 
 
-def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: dict[str, np.ndarray]) -> float:
+def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any]) -> float:
     """The log likelihood of all rows: one pass."""
     value = compiled(Posterior.sum_of_rows, posterior)
     return float(full_sum(lambda rows: value(position, rows), arrays))

@@ -5,9 +5,10 @@ All in the variables z of a whitening, where the posterior is near N(0, I).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +16,13 @@ import numpy as np
 
 from sgmcmc._tree import flat, split, tree_map
 from sgmcmc._types import Rows
-from sgmcmc.passes import block_rows
+from sgmcmc.importance import Importance, mixed
+from sgmcmc.passes import all_rows
+from sgmcmc.pool import draw_pool
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar
-from sgmcmc.sources import blocks, gather
+from sgmcmc.progress import Bar, Progress
+from sgmcmc.sources import Source, gather_all
+from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening, whitened
 
 FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000
@@ -30,6 +34,24 @@ WIDE, WIDTH = 4, 2.5
 NOISE_ROWS, NOISE_POINTS, FEW_POINTS = 4096, 256, 16
 """Rows and points from which the noise is measured: it varies from point to point as a square does, so many are needed.
 Of models so large that they are only scaled, few must do."""
+
+POOL_ROWS, POOL_BYTES = 1_000_000, 256 << 20
+"""How large a pool is at most."""
+
+MOST_WEIGHED = 5_000_000
+"""Rows on disk of which each is given a probability of its own; of more, a pool is drawn."""
+
+
+class Choice(Protocol):
+    """How rows are drawn that matter more than others."""
+
+    def some(self, count: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+        """Rows drawn independently, and 1 over the probability of each."""
+        ...
+
+    def source(self, batch_size: int) -> Source:
+        """Minibatches drawn so."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,16 +77,32 @@ class Pilot:
     """
 
     posterior: Posterior
-    arrays: dict[str, np.ndarray]
+    arrays: Table
     centred: bool
 
-    def scores(self, whitening: Whitening, points: np.ndarray, bar: Bar) -> np.ndarray:
-        """Root mean square length of every row's term over some points: what importance rows are drawn by."""
-        found = []
-        for rows in blocks(self.arrays, block_rows(self.arrays, 12 * points.shape[1])):
-            found.append(np.asarray(self._squares(whitening, jnp.asarray(points, float), rows)))
-            bar.update(len(found[-1]))
-        return np.sqrt(np.concatenate(found) / len(points))
+    def weigh(self, whitening: Whitening, points: np.ndarray, chains: int, seed: int, progress: Progress) -> Choice:
+        """How to draw rows by their scores: all of them, or where they do not fit into memory a pool for each chain."""
+        with Bar(progress, "row weights", self.posterior.n_rows, "row") as bar:
+            if not self.pooled:
+                return Importance(self.arrays, self.probabilities(whitening, points, bar))
+            size = min(POOL_ROWS, POOL_BYTES // self.arrays.row_bytes)
+            return draw_pool(self._scored(whitening, points, bar), self.arrays, max(size, chains), chains, seed)
+
+    def probabilities(self, whitening: Whitening, points: np.ndarray, bar: Bar) -> np.ndarray:
+        """A probability for every row by its score, which takes memory for each."""
+        return mixed(np.concatenate([scores for _, scores in self._scored(whitening, points, bar)]))
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the rows, or a number for each, are too many to hold."""
+        return self.arrays.large or (not self.arrays.in_memory and self.arrays.n_rows > MOST_WEIGHED)
+
+    def _scored(self, whitening: Whitening, points: np.ndarray, bar: Bar) -> Iterator[tuple[Rows, np.ndarray]]:
+        """All rows, with the root mean square length of each one's term over some points."""
+        for rows in all_rows(self.arrays, 12 * points.shape[1]):
+            squares = np.asarray(self._squares(whitening, jnp.asarray(points, float), rows))
+            bar.update(len(squares))
+            yield rows, np.sqrt(squares / len(points))
 
     def points(self, dimension: int, seed: int) -> np.ndarray:
         """Points of N(0, I) and beyond, for scores before there are draws."""
@@ -81,12 +119,14 @@ class Pilot:
     def _count(self) -> int:
         return min(MOST_POINTS, max(FEWEST_POINTS, SCORED_ROWS // self.posterior.n_rows))
 
-    def noise(self, whitening: Whitening, points: np.ndarray, probabilities: np.ndarray | None, seed: int) -> Noise:
-        """The noise of rows drawn by `probabilities` (None: all alike), averaged over `points`."""
+    def noise(self, whitening: Whitening, points: np.ndarray, choice: Choice | None, seed: int) -> Noise:
+        """The noise of rows drawn by a choice (None: all alike), averaged over `points`."""
         rng, n_rows = np.random.default_rng(seed), self.posterior.n_rows
-        index = np.sort(_draw(rng, n_rows, probabilities))
-        weight = 1 / probabilities[index] if probabilities is not None else np.full(len(index), float(n_rows))
-        rows = {name: gather(array, index) for name, array in self.arrays.items()}
+        if choice is not None:
+            rows, weight = choice.some(NOISE_ROWS, rng)
+        else:
+            index = np.arange(n_rows) if n_rows <= NOISE_ROWS else np.sort(rng.integers(0, n_rows, NOISE_ROWS))
+            rows, weight = gather_all(self.arrays, index), np.full(len(index), float(n_rows))
         drawn, alike = self._variances(whitening, jnp.asarray(points, float), rows, jnp.asarray(weight / n_rows, float))
         scale = float(n_rows) ** 2
         return Noise(scale * np.asarray(drawn, np.float64), scale * np.asarray(alike, np.float64))
@@ -134,13 +174,6 @@ def posterior_points(whitening: Whitening, seed: int) -> np.ndarray:
     """Points of N(0, I) to measure the noise at before there are draws."""
     count = NOISE_POINTS if whitening.dense else FEW_POINTS
     return np.random.default_rng(seed + 1).standard_normal((count, _dimension(whitening)))
-
-
-def _draw(rng: np.random.Generator, n_rows: int, probabilities: np.ndarray | None) -> np.ndarray:
-    if probabilities is None:
-        return np.arange(n_rows) if n_rows <= NOISE_ROWS else rng.integers(0, n_rows, NOISE_ROWS)
-    edges = np.cumsum(probabilities)
-    return np.minimum(np.searchsorted(edges, rng.random(NOISE_ROWS) * edges[-1], side="right"), n_rows - 1)
 
 
 def _dimension(whitening: Whitening) -> int:

@@ -13,19 +13,21 @@ import numpy as np
 from sgmcmc._tree import join, size, tree_map
 from sgmcmc._types import PyTree
 from sgmcmc.centre import warn_of_distance
+from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
 from sgmcmc.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.errors import InputError, describe
 from sgmcmc.gradients import WhitenedState, whitened_centre
-from sgmcmc.importance import mixed
+from sgmcmc.importance import Importance
 from sgmcmc.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
 from sgmcmc.schedules import per_parameter
 from sgmcmc.survey import Survey, take_survey
+from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening
 
 SEED = 0
@@ -45,15 +47,15 @@ class Preparation:
     Attributes:
         survey: the mode and the curvature there; None where nothing asked for them.
         whitening: the change of variables, if any.
-        probabilities: of the rows, where they are drawn by importance.
+        choice: how rows are drawn, where that is by importance.
     """
 
     posterior: Posterior
-    arrays: dict[str, np.ndarray]
+    arrays: Table
     centred: bool
     survey: Survey | None
     whitening: Whitening | None
-    probabilities: np.ndarray | None
+    choice: Importance | None
 
     @property
     def position(self) -> PyTree:
@@ -83,7 +85,7 @@ class Preparation:
             ) from error
 
         def with_rows(n: int) -> Directions:
-            left = 1.0 if self.probabilities is not None else 1 - n / n_rows
+            left = 1.0 if self.choice is not None else 1 - n / n_rows
             return representative(directions(shape, per_row / n * left))
 
         told = Decisions()
@@ -114,9 +116,9 @@ class Preparation:
         if not unit.dense:
             steepest = largest_curvature(self.posterior, self.arrays, unit, SEED)
             scale = 1.0 if self.whitening is None else join(self.whitening.factor)
-            noise = pilot.noise(unit, points, self.probabilities, SEED + 2).drawn * survey.precision
+            noise = pilot.noise(unit, points, self.choice, SEED + 2).drawn * survey.precision
             return steepest * survey.precision * scale**2, noise * scale**2
-        noise = pilot.noise(unit, points, self.probabilities, SEED + 2).drawn
+        noise = pilot.noise(unit, points, self.choice, SEED + 2).drawn
         back = np.linalg.inv(np.asarray(unit.factor, np.float64))
         if self.whitening is not None:
             factor = self.whitening.factor
@@ -124,11 +126,30 @@ class Preparation:
         return back.T @ back, back.T @ noise @ back
 
 
+def prepared_in(folder: RunFolder | None, posterior: Posterior, arrays: Table, centred: bool, *others: Any) -> Preparation | None:
+    """`prepare`, or what it found when the run in a folder began."""
+    if folder is None:
+        return prepare(posterior, arrays, centred, *others)
+
+    def compute() -> Any:
+        found = prepare(posterior, arrays, centred, *others)
+        if found is None:
+            return None
+        weights = None if found.choice is None else found.choice.probabilities
+        return {"survey": found.survey, "whitening": found.whitening, "probabilities": weights}
+
+    saved = folder.stage("preparation", compute, others[0])
+    if saved is None:
+        return None
+    choice = None if saved["probabilities"] is None else Importance(arrays, saved["probabilities"])
+    return Preparation(posterior, arrays, centred, saved["survey"], saved["whitening"], choice)
+
+
 def prepare(
     posterior: Posterior,
-    arrays: dict[str, np.ndarray],
-    start: PyTree,
+    arrays: Table,
     centred: bool,
+    start: PyTree,
     precondition: Any,
     own: Whitening | None,
     importance: bool,
@@ -146,13 +167,13 @@ def prepare(
         if not bool(survey.centre.converged):
             warn_of_distance(float(survey.centre.distance))
         whitening = _at_the_mode(survey, own, precondition)
-    probabilities = None
+    choice = None
     if importance:
         assert survey is not None
+        pilot = Pilot(posterior, arrays, centred)
         with Bar(progress, "row weights", posterior.n_rows, "row") as bar:
-            pilot = Pilot(posterior, arrays, centred)
-            probabilities = mixed(pilot.scores(survey.whitening, pilot.points(size(start), SEED), bar))
-    return Preparation(posterior, arrays, centred, survey, whitening, probabilities)
+            choice = Importance(arrays, pilot.probabilities(survey.whitening, pilot.points(size(start), SEED), bar))
+    return Preparation(posterior, arrays, centred, survey, whitening, choice)
 
 
 def _at_the_mode(survey: Survey, own: Whitening | None, precondition: Any) -> Whitening | None:

@@ -6,16 +6,19 @@ import math
 import time
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from sgmcmc._tree import all_finite, size, split, tree_map, where
 from sgmcmc._types import Batch, PyTree, State
+from sgmcmc.errors import SgmcmcError
 from sgmcmc.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
+from sgmcmc.prefetch import Ahead
 from sgmcmc.progress import Bar
-from sgmcmc.sources import Source
+from sgmcmc.signals import stoppable
+from sgmcmc.sources import Source, on_device
 from sgmcmc.summaries import Keep, seen_by
 
 LARGEST_CHUNK = 1000
@@ -36,6 +39,55 @@ class Outcome:
     failed_at: State | None
     interrupted: bool
     finite: bool
+    error: SgmcmcError | None = None
+
+    def whole(self) -> Outcome:
+        """Itself, unless something other than a chain ended the run early: then that."""
+        if self.error is not None:
+            raise self.error
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
+
+
+@dataclass
+class Standing:
+    """Where a run stands between two chunks: all it needs to go on.
+
+    Attributes:
+        state: of the chains.
+        carries: what the keep objects carry from chunk to chunk.
+        stores: what they have handed over to the host.
+        done: iterations, burn-in included.
+        finite: whether the log posterior was, so far.
+    """
+
+    state: State
+    carries: tuple[Any, ...]
+    stores: tuple[Any, ...]
+    done: int = 0
+    finite: bool = True
+
+    def values(self, keeps: tuple[Keep, ...], chained: bool) -> tuple[Any, ...]:
+        """What the keep objects have to show for it."""
+        kept = zip(keeps, self.carries, self.stores, strict=True)
+        return tuple(keep.finish(seen_by(keep, self.state), carry, store, chained) for keep, carry, store in kept)
+
+
+class Saver(Protocol):
+    """Who writes down where a run stands."""
+
+    def store(self, number: int, keep: Keep, seen: PyTree, chained: bool) -> Any:
+        """A place for what a keep object hands over, or None for one in memory."""
+        ...
+
+    def resume(self, standing: Standing) -> Standing:
+        """Where the run stood when it was last saved, or as it is."""
+        ...
+
+    def save(self, standing: Standing, finished: bool) -> None:
+        """Write it down, if it is time."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -70,47 +122,68 @@ class Loop:
         keeps: tuple[Keep, ...],
         bar: Bar,
         chunk_size: int | None = None,
+        saver: Saver | None = None,
     ) -> Outcome:
-        """`burn_in + n_iters` iterations; every `thin`-th of the last `n_iters` is shown to the keep objects."""
+        """`burn_in + n_iters` iterations; every `thin`-th of the last `n_iters` is shown to the keep objects.
+
+        What ends it early (a chain that left, a signal, rows that cannot be read) leaves all that was done before in the
+        outcome, and with a `saver` on disk.
+        """
         chained, total = n_chains(state) is not None, burn_in + n_iters
         capacity = self.capacity(state, total, chunk_size)
-        first_step = int(state.step)
-        carries = tuple(keep.begin(seen_by(keep, state), chained) for keep in keeps)
-        stores = tuple(keep.store(seen_by(keep, state), n_iters // thin, chained) for keep in keeps)
-        done, failed, interrupted, finite = 0, None, False, True
-        pace = _Pace(capacity)
-        try:
-            key, plan = state.key, self.source.prepare(self.draw(state.key, first_step, capacity), min(pace.count, total))
-            while done < total and failed is None:
-                count = min(pace.count, total - done)
-                upcoming = min(pace.upcoming, total - done - count)
-                # Queued before the chunk: the host gathers these rows while the chunk computes.
-                drawn = self.draw(key, first_step + done + count, capacity) if upcoming else None
-                state_after, carries_after, pieces, report = self._chunk(
-                    state, carries, self.source.data, plan, count, first_step + burn_in, thin,
-                    capacity=capacity, keeps=keeps, chained=chained,
-                )  # fmt: skip
-                pace.start()
-                plan = self.source.prepare(drawn, upcoming) if upcoming else plan
-                steps, log_posterior, attempted = int(report["steps"]), float(report["log_posterior"]), report["attempted"]
-                # From here on the chunk counts: an interrupt before leaves everything as it was, one after nothing behind.
-                state, carries, done = state_after, carries_after, done + steps
-                finite = finite and math.isfinite(log_posterior)
-                for store, piece in zip(stores, pieces, strict=True):
-                    if store is not None:
-                        store.add(piece)
-                failed = attempted if steps < count else None
-                pace.stop(count)
-                bar.update(steps, log_posterior=log_posterior)
-        except KeyboardInterrupt:
-            interrupted = True
-        kept = zip(keeps, carries, stores, strict=True)
-        values = tuple(keep.finish(seen_by(keep, state), carry, store, chained) for keep, carry, store in kept)
-        return Outcome(state, values, max(0, done - burn_in) // thin, failed, interrupted, finite)
+        key, first_step = state.key, int(state.step)
+        run = self._standing(state, n_iters // thin, keeps, saver, chained)
+        bar.update(run.done)
+        failed, error, interrupted, pace = None, None, False, _Pace(capacity)
+        # The random numbers of a chunk's rows are queued before the chunk that precedes it, or they would wait for it.
+        with Ahead(self.source.prepare) as rows, stoppable(terminated=saver is not None) as stop:
+            try:
+                if run.done < total:
+                    rows.ask(self.draw(key, first_step + run.done, capacity), min(pace.count, total - run.done))
+                while run.done < total and failed is None and not stop.asked:
+                    count = min(pace.count, total - run.done)
+                    upcoming = min(pace.upcoming, total - run.done - count)
+                    plan = on_device(rows.get())
+                    if upcoming:
+                        rows.ask(self.draw(key, first_step + run.done + count, capacity), upcoming)
+                    state_after, carries_after, pieces, report = self._chunk(
+                        run.state, run.carries, self.source.data, plan, count, first_step + burn_in, thin,
+                        capacity=capacity, keeps=keeps, chained=chained,
+                    )  # fmt: skip
+                    pace.start()
+                    steps, log_posterior = int(report["steps"]), float(report["log_posterior"])
+                    # From here on the chunk counts: what ends the run before leaves all as it was, what comes after nothing out.
+                    run.state, run.carries, run.done = state_after, carries_after, run.done + steps
+                    run.finite = run.finite and math.isfinite(log_posterior)
+                    for store, piece in zip(run.stores, pieces, strict=True):
+                        if store is not None:
+                            store.add(piece)
+                    failed = report["attempted"] if steps < count else None
+                    if saver is not None:
+                        saver.save(run, finished=run.done >= total or failed is not None or stop.asked)
+                    pace.stop(count)
+                    bar.update(steps, log_posterior=log_posterior)
+            except KeyboardInterrupt:
+                interrupted = True
+            except SgmcmcError as raised:
+                error = raised
+        values = run.values(keeps, chained)
+        stopped = interrupted or (stop.asked and run.done < total)
+        return Outcome(run.state, values, max(0, run.done - burn_in) // thin, failed, stopped, run.finite, error)
+
+    def _standing(self, state: State, looks: int, keeps: tuple[Keep, ...], saver: Saver | None, chained: bool) -> Standing:
+        """Where a run starts, or where it was when it was saved."""
+        seen = [seen_by(keep, state) for keep in keeps]
+        carries = tuple(keep.begin(params, chained) for keep, params in zip(keeps, seen, strict=True))
+        if saver is None:
+            return Standing(state, carries, tuple(k.store(p, looks, chained) for k, p in zip(keeps, seen, strict=True)))
+        numbered = enumerate(zip(keeps, seen, strict=True))
+        stores = tuple(saver.store(i, k, p, chained) or k.store(p, looks, chained) for i, (k, p) in numbered)
+        return saver.resume(Standing(state, carries, stores))
 
     def prepare(self, key: jax.Array, step: int) -> PyTree:
         """The minibatches of the iteration after `step`: axes iteration, (chain,) leap."""
-        return self.source.prepare(self.draw(key, step, 1), 1)
+        return on_device(self.source.prepare(self.draw(key, step, 1), 1))
 
     def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
         """The random part of the `capacity` iterations after `step`, queued on the device. A short chunk does not need them

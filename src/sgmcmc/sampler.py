@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import join, leaf_names, number_names, shapes, size, tree_map
+from sgmcmc._tree import leaf_names, number_names, size, tree_map
 from sgmcmc._types import Batch, PyTree, State
+from sgmcmc.assembly import ALONE, PAIRS, Record, assemble, trace_of
 from sgmcmc.centre import PaperOptimiser, find_centre
+from sgmcmc.checkpoints.fingerprint import of_value
+from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checks import check_choice, check_count
 from sgmcmc.decisions import Decisions
-from sgmcmc.diagnostics import Pairs, flat_draws
 from sgmcmc.dynamics import Motion
 from sgmcmc.errors import InputError, SgmcmcWarning, describe
-from sgmcmc.failures import divergence, first_not_finite
-from sgmcmc.gradients import WhitenedState, centre_of
+from sgmcmc.failures import divergence, first_not_finite, with_result
+from sgmcmc.gradients import centre_of
 from sgmcmc.kernel import CHAIN_AXES, Kernel, normals
 from sgmcmc.passes import full_log_likelihood
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.run import Loop, n_chains
+from sgmcmc.run import Loop, Saver, Standing, n_chains
+from sgmcmc.saving import FolderSaver
 from sgmcmc.seeds import as_key, draw_seed, seed_number
 from sgmcmc.sources import Source
 from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
-
-ALONE, PAIRS = "kept", "pairs of the diagnostics"
-"""The names of a keep object that came without one, and of the one that `diagnose` adds."""
 
 SCATTER_CHAIN = 2**31 - 2
 """The chain number whose random numbers move chains apart: no real chain has it."""
@@ -43,11 +44,10 @@ SCATTER_CHAIN = 2**31 - 2
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a survey of the posterior at set-up found: where chains start, what the estimator carries, and what was decided."""
+    """What a survey of the posterior at set-up found: where chains start, and what the estimator carries."""
 
     position: PyTree
     est_state: PyTree
-    decisions: Decisions = field(default_factory=Decisions)
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,19 @@ class Sampler:
     settings: dict[str, Any]
     optimiser: PaperOptimiser | None = None
     prepared: Prepared | None = None
+    decisions: Decisions = field(default_factory=Decisions)
+    identity: Callable[[], dict[str, str]] = field(default=dict, repr=False, compare=False)
+    folder: RunFolder | None = field(default=None, repr=False, compare=False)
 
     @property
     def _position(self) -> PyTree:
         """What moves, before it has moved."""
         return self.start if self.prepared is None else self.prepared.position
+
+    @property
+    def params(self) -> PyTree:
+        """The user's parameters, as shapes."""
+        return jax.eval_shape(self.posterior.transform.to_params, self.start)
 
     @property
     def posterior(self) -> Posterior:
@@ -144,6 +152,7 @@ class Sampler:
         keep: Keep | Mapping[str, Keep] | None = None,
         diagnose: bool = False,
         progress: Progress = True,
+        checkpoint: str | Path | None = None,
         chunk_size: int | None = None,
     ) -> Result:
         """Many iterations, compiled. The result's `final_state` continues where this run ended.
@@ -157,35 +166,67 @@ class Sampler:
             diagnose: also keep the gradient at every draw, for `Result.health` and its companions. Takes as much memory again
                 as the draws, or twice as much under `precondition`.
             progress: True shows a bar, False nothing; a function is called with the figures.
+            checkpoint: a folder in which the run is kept as it goes on. The same call again resumes it where it was, and
+                `sgmcmc.load` reads it at any time.
             chunk_size: iterations per compiled call; changes speed, never the draws.
         """
         self.check_run(n_iters, burn_in, thin, keep, diagnose, progress, chunk_size)
         self._refuse_foreign(state)
         keeps = named_keeps(keep) | ({PAIRS: PairTrace()} if diagnose else {})
+        if checkpoint is None:
+            return self._run(state, n_iters, burn_in, thin, keep, keeps, progress, chunk_size)
+        parts = {"burn_in": burn_in, "thin": thin, "state": of_value(jax.tree.leaves(state)), **keep_texts(keeps, self.params)}
+        with RunFolder.open(
+            checkpoint, self.identity() | parts, jax.random.wrap_key_data(state.seed), params=self.start
+        ) as folder:
+            return self._run(state, n_iters, burn_in, thin, keep, keeps, progress, chunk_size, folder)
+
+    def run_in(self, folder: RunFolder | None, state: State, n_iters: int, burn_in: int = 0, thin: int = 1, keep: Any = None,
+               diagnose: bool = False, progress: Progress = True) -> Result:  # fmt: skip
+        """`run`, kept in a folder that is open already, or nowhere."""
+        self.check_run(n_iters, burn_in, thin, keep, diagnose, progress)
+        keeps = named_keeps(keep) | ({PAIRS: PairTrace()} if diagnose else {})
+        return self._run(state, n_iters, burn_in, thin, keep, keeps, progress, None, folder)
+
+    def _run(
+        self, state: State, n_iters: int, burn_in: int, thin: int, keep: Any, keeps: dict[str, Keep], progress: Progress,
+        chunk_size: int | None, folder: RunFolder | None = None,
+    ) -> Result:  # fmt: skip
         first_stored = int(state.step) + burn_in + thin
         self._warn_of_early_draws(first_stored - thin)
-        with Bar(progress, self.name, burn_in + n_iters) as bar:
-            outcome = self.loop.run(state, n_iters, burn_in, thin, tuple(keeps.values()), bar, chunk_size)
-        told = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin, "n_chains": n_chains(state)}
-        values = dict(zip(keeps, outcome.values, strict=True))
-        pairs = values.pop(PAIRS, None)
-        result = self._result(outcome.state, keep, values, told)
-        if pairs is not None:
-            result = replace(result, pairs=self._pairs(pairs, outcome.state))
         trace = trace_of(keeps)
-        if trace is not None:
-            draws, stride = values[trace], thin * getattr(keeps[trace], "thin", 1)
-            steps = first_stored - thin + stride * (1 + np.arange(outcome.stored * thin // stride))
-            result = replace(result, draws=draws, weights=self._weights(steps))
+        stride = thin * getattr(keeps.get(trace or ""), "thin", 1)
+        told = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin, "n_chains": n_chains(state)}
+
+        def record(state: State) -> Record:
+            form = "draws" if keep is None else "name" if isinstance(keep, Mapping) else "one"
+            names = number_names(self.start)[paired_numbers(size(self.start))] if PAIRS in keeps else []
+            return Record(self._settings(state, told), n_chains(state) is not None, form, trace, tuple(names), self.decisions)
+
+        def weights(before: int, after: int) -> np.ndarray:
+            return self._weights(first_stored - thin + stride * (1 + np.arange(before, after)))
+
+        weigh = weights if self.kernel.schedule.varies and trace is not None else None
+        saver = None if folder is None else self._saver(folder, keeps, burn_in + n_iters, record, weigh)
+        with Bar(progress, self.name, burn_in + n_iters) as bar:
+            outcome = self.loop.run(state, n_iters, burn_in, thin, tuple(keeps.values()), bar, chunk_size, saver)
+        values = dict(zip(keeps, outcome.values, strict=True))
+        draw_weights = None if weigh is None else weigh(0, outcome.stored * thin // stride)
+        result = assemble(record(outcome.state), outcome.state, values, draw_weights)
         if not outcome.finite and outcome.failed_at is None:
             warnings.warn(
                 "the log posterior was not finite at some of the chain's positions: a limit written as -inf has no gradient to "
                 "keep the chain inside; use constraints for it",
                 SgmcmcWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         if outcome.interrupted:
-            warnings.warn(f"interrupted: the result holds the {outcome.stored} draws made so far", SgmcmcWarning, stacklevel=2)
+            further = "" if folder is None else f"; the same call goes on from there, {folder.path}"
+            warnings.warn(
+                f"interrupted: the result holds the {outcome.stored} draws made so far{further}", SgmcmcWarning, stacklevel=3
+            )
+        if outcome.error is not None:
+            raise with_result(outcome.error, result)
         self._raise_if_diverged(outcome.failed_at, result)
         self._warn_of_noise(outcome.state)
         return result
@@ -198,9 +239,7 @@ class Sampler:
             for done in range(0, n_iters, every):
                 outcome = self.loop.run(state, min(every, n_iters - done), 0, 1, (), bar, chunk_size)
                 self._raise_if_diverged(outcome.failed_at, self._result(outcome.state))
-                if outcome.interrupted:
-                    raise KeyboardInterrupt
-                state = outcome.state
+                state = outcome.whole().state
                 yield state
 
     def replace(self, state: State, params: PyTree) -> State:
@@ -234,6 +273,11 @@ class Sampler:
         sampler.__dict__.update(loop=self.loop.with_source(source), _start=self._start, _place=self._place)
         return sampler
 
+    def with_decisions(self, decisions: Decisions) -> Sampler:
+        """The same sampler with a record of what was decided."""
+        assert self.prepared is not None
+        return replace(self.with_source(self.source, self.prepared), decisions=decisions)
+
     def log_posterior(self, state: State, *, full: bool = False) -> np.ndarray:
         """The log posterior at the state, up to its constant: a minibatch estimate, or (`full`) from all the data.
 
@@ -260,13 +304,13 @@ class Sampler:
                 "diagnose=True came with a stepsize that changes; the diagnostics need a chain with one law, so fix it"
             )
         for name, one in named_keeps(keep).items():
-            if isinstance(one, Trace) and one.thin > n_iters // thin:
+            every = getattr(one, "thin", 1)
+            if every > n_iters // thin:
                 raise InputError(
-                    f"keep[{name!r}] has thin={one.thin} for {n_iters // thin} looks, which stores nothing; make it smaller"
+                    f"keep[{name!r}] has thin={every} for {n_iters // thin} looks, which stores nothing; make it smaller"
                 )
             try:
-                params = shapes(self.posterior.transform.to_params(self.start))
-                jax.eval_shape(lambda p, one=one: one.open(one.begin(p, False), p, 1, False), params)
+                jax.eval_shape(lambda p, one=one: one.open(one.begin(p, False), p, 1, False), self.params)
             except Exception as error:
                 raise InputError(f"keep[{name!r}] failed on params: {type(error).__name__}: {error}") from error
 
@@ -321,41 +365,28 @@ class Sampler:
         weight = jnp.asarray(self.source.n_rows / count, jnp.result_type(float))
         return Batch(rows, weight, jnp.full(count, -1))
 
-    def _weights(self, steps: np.ndarray) -> np.ndarray | None:
-        if not self.kernel.schedule.varies:
-            return None
+    def _saver(
+        self, folder: RunFolder, keeps: dict[str, Keep], total: int, record: Callable[[State], Record], weigh: Any
+    ) -> Saver:
+        def recorded(standing: Standing) -> dict[str, Any]:
+            chained = n_chains(standing.state) is not None
+            values = dict(zip(keeps, standing.values(tuple(keeps.values()), chained), strict=True))
+            kept = {name: value for name, value in values.items() if type(keeps[name]).store is not Trace.store}
+            return {"record": record(standing.state).packed(), "kept": kept}
+
+        return FolderSaver(folder, keeps, self.start, total, recorded, weigh)
+
+    def _weights(self, steps: np.ndarray) -> np.ndarray:
         weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self._position)))
         return np.asarray(weight(jnp.asarray(steps)))
 
-    def _result(self, state: State, keep: Any = None, values: Mapping[str, Any] | None = None, told: Any = None) -> Result:
-        """A result without draws yet."""
-        seed = {"seed": seed_number(state.seed)}
-        settings = {
-            "sampler": self.name,
-            **self.settings,
-            **seed,
-            **(told or {}),
-            **_centre_figures(state),
-            "versions": versions(),
-        }
-        kept: Any = {} if keep is None or values is None else dict(values)
-        if keep is not None and not isinstance(keep, Mapping):
-            kept = kept[ALONE]
-        decisions = Decisions() if self.prepared is None else self.prepared.decisions
-        return Result(None, kept, state, settings, chained=n_chains(state) is not None, decisions=decisions)
+    def _settings(self, state: State, told: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        own = {"sampler": self.name, "seed": seed_number(state.seed), **self.settings}
+        return {**own, **(told or {}), **_centre_figures(state), "versions": versions()}
 
-    def _pairs(self, pairs: PyTree, state: State) -> Pairs:
-        """Positions and gradients as the diagnostics take them: chain, draw, number."""
-        chained = n_chains(state) is not None
-        whitening = state.estimator.whitening if isinstance(state.estimator, WhitenedState) else None
-        some = paired_numbers(size(self.start))
-        return Pairs(
-            flat_draws(pairs["position"], chained),
-            flat_draws(pairs["gradient"], chained),
-            number_names(self.start)[some],
-            None if whitening is None else np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some],
-            None if whitening is None else join(whitening.origin)[some],
-        )
+    def _result(self, state: State) -> Result:
+        """A result without draws."""
+        return assemble(Record(self._settings(state), n_chains(state) is not None, "draws", None), state, {})
 
     def _raise_if_diverged(self, attempted: Any, result: Result) -> None:
         culprit = None if attempted is None else first_not_finite(attempted[0], attempted[1], result.chained)
@@ -415,9 +446,9 @@ def named_keeps(keep: Any) -> dict[str, Keep]:
     return keeps
 
 
-def trace_of(keeps: Mapping[str, Keep]) -> str | None:
-    """The name of the first object that keeps the parameters themselves."""
-    return next((name for name, keep in keeps.items() if isinstance(keep, Trace) and keep.function is None), None)
+def keep_texts(keeps: Mapping[str, Keep], params: PyTree) -> dict[str, str]:
+    """What is kept, for the fingerprint of a run."""
+    return {f"keep[{name!r}]": of_value(keep, params) for name, keep in keeps.items()}
 
 
 def _centre_figures(state: State) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """Rows and minibatches: where the data lie, and how a step gets n of its N rows in O(n).
 
-A source works in three parts. `draw`, compiled, turns one random key per minibatch into random numbers; `prepare`, on the
-host while the chunk before is computing, turns these into a plan; `take`, inside the compiled loop, turns one entry of
-the plan into a `Batch`.
+A source works in three parts. `draw`, compiled, turns one random key per minibatch into random numbers; `prepare`, in a thread
+of the host while the chunk before is computing, turns these into a plan, reading rows where they are not on the device;
+`take`, inside the compiled loop, turns one entry of the plan into a `Batch`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
 from typing import Any, Protocol
 
@@ -20,19 +20,19 @@ import numpy as np
 
 from sgmcmc._tree import tree_map
 from sgmcmc._types import Batch, PyTree, Rows
+from sgmcmc.errors import InputError
+from sgmcmc.rowfiles import aligned
+from sgmcmc.table import Table, as_table
 
 SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
-
-ALIGNMENT = 64
-"""JAX shares a host buffer with the CPU backend, without a copy, when it starts at a multiple of this."""
 
 
 class Source(Protocol):
     """What the loop needs of a dataset."""
 
     @property
-    def arrays(self) -> dict[str, np.ndarray]: ...
+    def arrays(self) -> Mapping[str, Any]: ...
 
     @property
     def batch_size(self) -> int: ...
@@ -58,8 +58,8 @@ class Source(Protocol):
         ...
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
-        """The plan: what the compiled loop needs for them, with the axes of the keys in front. Only the first `count` entries
-        will be taken; the others may hold anything.
+        """The plan: what the compiled loop needs for them, with the axes of the keys in front, on the host in fresh buffers.
+        Only the first `count` entries will be taken; the others may hold anything.
         """
         ...
 
@@ -69,19 +69,23 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class InMemory:
-    """What all sources of arrays in memory share."""
+class FromTable:
+    """What all sources share."""
 
-    arrays: dict[str, np.ndarray]
+    arrays: Mapping[str, Any]
     batch_size: int
+
+    @cached_property
+    def table(self) -> Table:
+        return as_table(self.arrays)
 
     @property
     def n_rows(self) -> int:
-        return len(next(iter(self.arrays.values())))
+        return self.table.n_rows
 
     @property
     def row_bytes(self) -> int:
-        return sum(array.itemsize * math.prod(array.shape[1:]) for array in self.arrays.values())
+        return self.table.row_bytes
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         return drawn
@@ -91,7 +95,7 @@ class InMemory:
 
 
 @dataclass(frozen=True)
-class AllRows(InMemory):
+class AllRows(FromTable):
     """n = N: every minibatch is the whole dataset."""
 
     kind = "all"
@@ -99,7 +103,7 @@ class AllRows(InMemory):
 
     @cached_property
     def data(self) -> PyTree:
-        return on_device(self.arrays)
+        return on_device(whole(self.table))
 
     def draw(self, keys: jax.Array) -> PyTree:
         return ()
@@ -109,8 +113,8 @@ class AllRows(InMemory):
 
 
 @dataclass(frozen=True)
-class HostRows(InMemory):
-    """Random rows gathered by NumPy while the device works on the chunk before.
+class HostRows(FromTable):
+    """Random rows gathered by the host, from memory or files, while the device works on the chunk before.
 
     XLA's CPU backend gathers rows one number at a time; NumPy copies whole rows, and needs no second copy of the data.
     """
@@ -123,18 +127,11 @@ class HostRows(InMemory):
         return self.batch_size * (self.row_bytes + 4)
 
     def draw(self, keys: jax.Array) -> PyTree:
-        if 2 * self.batch_size > self.n_rows:
-            return permutations(keys, self.n_rows, self.batch_size)
-        return keys, streams(keys, 0, self.n_rows, stream_length(self.n_rows, self.batch_size))
+        return draw_distinct(keys, self.n_rows, self.batch_size)
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
-        if isinstance(drawn, jax.Array):
-            capacity, index = len(drawn), np.asarray(drawn)[:count]
-        else:
-            keys, numbers = drawn
-            capacity, index = len(keys), first_distinct(keys, np.asarray(numbers)[:count], self.n_rows, self.batch_size)
-        rows = {name: gather(array, index, capacity) for name, array in self.arrays.items()}
-        return on_device(rows), on_device(gather(index, np.arange(len(index)), capacity))
+        capacity, index = distinct(drawn, count, self.n_rows, self.batch_size)
+        return gather_all(self.table, index, capacity), filled_up(index, capacity)
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         rows, index = entry
@@ -142,7 +139,7 @@ class HostRows(InMemory):
 
 
 @dataclass(frozen=True)
-class DeviceRows(InMemory):
+class DeviceRows(FromTable):
     """Random rows gathered on the device from a copy of the data that lives there: for accelerators."""
 
     kind = "random"
@@ -153,7 +150,7 @@ class DeviceRows(InMemory):
 
     @cached_property
     def data(self) -> PyTree:
-        return on_device(self.arrays)
+        return on_device(whole(self.table))
 
     def draw(self, keys: jax.Array) -> PyTree:
         return distinct_rows(keys, self.n_rows, self.batch_size)
@@ -164,7 +161,7 @@ class DeviceRows(InMemory):
 
 
 @dataclass(frozen=True)
-class WindowRows(InMemory):
+class WindowRows(FromTable):
     """A contiguous window at a uniform start of data shuffled once, wrapping around at the end.
 
     Every row is in a window with probability exactly n/N, and memory is read in order.
@@ -176,8 +173,11 @@ class WindowRows(InMemory):
     @cached_property
     def order(self) -> np.ndarray:
         """The shuffled order, its first n - 1 rows again at the end so that every window is one slice."""
-        shuffled = np.random.default_rng(SHUFFLE_SEED).permutation(self.n_rows).astype(np.int32)
-        return np.concatenate([shuffled, shuffled[: self.batch_size - 1]])
+        if self.table.shuffled:
+            order = np.arange(self.n_rows, dtype=np.int32)
+        else:
+            order = np.random.default_rng(SHUFFLE_SEED).permutation(self.n_rows).astype(np.int32)
+        return np.concatenate([order, order[: self.batch_size - 1]])
 
     @cached_property
     def data(self) -> PyTree:
@@ -193,21 +193,85 @@ class WindowRows(InMemory):
         return Batch(rows, self._weight(), index)
 
 
-def make_source(arrays: dict[str, np.ndarray], batch_size: int, rows: str) -> Source:
-    """The source for in-memory arrays on this backend."""
-    if batch_size == len(next(iter(arrays.values()))):
+@dataclass(frozen=True)
+class ReadWindows(FromTable):
+    """The windows of `WindowRows`, read from where the rows are kept, in the order in which they are kept."""
+
+    kind = "window"
+    data = ()
+
+    @property
+    def bytes_per_batch(self) -> int:
+        return self.batch_size * (self.row_bytes + 4)
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        return starts(keys, self.n_rows)
+
+    def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        capacity, first = len(drawn), np.asarray(drawn)[:count]
+        shape = (capacity, *first.shape[1:], self.batch_size)
+        rows = {name: aligned((*shape, *column.shape[1:]), column.dtype) for name, column in self.arrays.items()}
+        index = aligned(shape, np.int32)
+        index[:count] = (first[..., None] + np.arange(self.batch_size)) % self.n_rows
+        for place in np.ndindex(*first.shape):
+            start = int(first[place])
+            before_end = min(self.batch_size, self.n_rows - start)
+            for name, column in self.arrays.items():
+                window = rows[name][place]
+                column.read(start, window[:before_end])
+                if before_end < self.batch_size:
+                    column.read(0, window[before_end:])
+        return rows, index
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        rows, index = entry
+        return Batch(rows, self._weight(), index)
+
+
+def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source:
+    """The source for a table's rows on this backend."""
+    table = as_table(arrays)
+    if batch_size == table.n_rows:
+        if table.large:
+            raise InputError(
+                f"minibatch_size is all {table.n_rows:,} rows, {table.nbytes / 2**30:.1f} GB that do not fit into memory; "
+                "expected a count such as minibatch_size=1000"
+            )
         return AllRows(arrays, batch_size)
     if rows == "window":
-        return WindowRows(arrays, batch_size)
-    return HostRows(arrays, batch_size) if jax.default_backend() == "cpu" else DeviceRows(arrays, batch_size)
+        return WindowRows(arrays, batch_size) if table.in_memory else ReadWindows(arrays, batch_size)
+    on_host = jax.default_backend() == "cpu" or not table.in_memory
+    return HostRows(arrays, batch_size) if on_host else DeviceRows(arrays, batch_size)
 
 
-def blocks(arrays: dict[str, np.ndarray], largest: int) -> Iterator[Rows]:
+def usual_rows(table: Table) -> str:
+    """How rows are drawn where the user does not say: at random, or where that is slow as windows of the order they are in.
+
+    Windows need shuffled rows to be as good, so those of a memory map are drawn at random whatever its size.
+    """
+    slow = not table.seekable or (table.large and table.shuffled)
+    return "window" if slow else "random"
+
+
+def blocks(arrays: Mapping[str, Any], largest: int) -> Iterator[Rows]:
     """The whole dataset in order, in blocks of nearly equal size (so that at most two shapes are compiled)."""
-    n_rows = len(next(iter(arrays.values())))
-    edges = np.linspace(0, n_rows, math.ceil(n_rows / largest) + 1).astype(np.int64)
-    for start, end in itertools.pairwise(edges):
-        yield {name: array[start:end] for name, array in arrays.items()}
+    table = as_table(arrays)
+    edges = np.linspace(0, table.n_rows, math.ceil(table.n_rows / largest) + 1).astype(np.int64)
+    for start, end in itertools.pairwise(edges.tolist()):
+        yield table.rows(start, end)
+
+
+def subsample(arrays: Mapping[str, Any], count: int, seed: int) -> Table:
+    """`count` of the rows, in order: adjacent ones where they were shuffled before, which can be read in one go."""
+    table = as_table(arrays)
+    if count >= table.n_rows:
+        return table
+    rng = np.random.default_rng(seed)
+    if table.shuffled:
+        start = int(rng.integers(0, table.n_rows - count + 1))
+        return table.part(start, start + count)
+    index = np.sort(rng.choice(table.n_rows, count, replace=False, shuffle=False))
+    return replace(table, columns=gather_all(table, index), checksum=None)
 
 
 # A minibatch is the first n distinct values of a stream of independent uniform row numbers. That is sampling without
@@ -273,6 +337,21 @@ def distinct_rows(key: jax.Array, n_rows: int, batch_size: int) -> jax.Array:
     return jax.lax.while_loop(lambda carry: ~carry[2], lambda carry: draw(carry[0]), draw(0))[1]
 
 
+def draw_distinct(keys: jax.Array, n_rows: int, batch_size: int) -> PyTree:
+    """What the host needs to know minibatches of distinct rows, for every key."""
+    if 2 * batch_size > n_rows:
+        return permutations(keys, n_rows, batch_size)
+    return keys, streams(keys, 0, n_rows, stream_length(n_rows, batch_size))
+
+
+def distinct(drawn: PyTree, count: int, n_rows: int, batch_size: int) -> tuple[int, np.ndarray]:
+    """How many minibatches were drawn, and the row numbers of the first `count` of them."""
+    if isinstance(drawn, jax.Array):
+        return len(drawn), np.asarray(drawn)[:count]
+    keys, numbers = drawn
+    return len(keys), first_distinct(keys, np.asarray(numbers)[:count], n_rows, batch_size)
+
+
 def first_distinct(keys: jax.Array, drawn: jax.Array | np.ndarray, n_rows: int, batch_size: int) -> np.ndarray:
     """The same minibatches from their streams, on the host: most have no repetition, and sorting them shows which do."""
     every = np.asarray(drawn).reshape(-1, drawn.shape[-1])
@@ -302,20 +381,34 @@ def first_occurrences(values: np.ndarray) -> np.ndarray:
     return new
 
 
-def gather(array: np.ndarray, index: np.ndarray, capacity: int | None = None) -> np.ndarray:
-    """Rows of `array` in a fresh buffer that the CPU backend can share, its first axis filled up to `capacity`."""
+def gather_all(table: Table, index: np.ndarray, capacity: int | None = None) -> dict[str, np.ndarray]:
+    """Rows of all columns; of files too large for memory, asked for together before the first is waited for."""
+    if table.large and table.seekable:
+        for column in table.values():
+            if not isinstance(column, np.ndarray):
+                column.will_need(index)
+    return {name: gather(column, index, capacity) for name, column in table.items()}
+
+
+def gather(column: Any, index: np.ndarray, capacity: int | None = None) -> np.ndarray:
+    """Rows of a column in a fresh buffer that the CPU backend can share, its first axis filled up to `capacity`."""
     length = len(index) if capacity is None else capacity
-    out = aligned((length, *index.shape[1:], *array.shape[1:]), array.dtype)
-    np.take(array, index, axis=0, out=out[: len(index)], mode="clip")  # clip writes straight into `out`
+    out = aligned((length, *index.shape[1:], *column.shape[1:]), column.dtype)
+    if isinstance(column, np.ndarray):
+        np.take(column, index, axis=0, out=out[: len(index)], mode="clip")  # clip writes straight into `out`
+    else:
+        column.rows(index, out[: len(index)])
     return out
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An uninitialised array that starts at a multiple of `ALIGNMENT` bytes."""
-    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-    buffer = np.empty(n_bytes + ALIGNMENT, np.uint8)
-    offset = -buffer.ctypes.data % ALIGNMENT
-    return buffer[offset : offset + n_bytes].view(dtype).reshape(shape)
+def filled_up(index: np.ndarray, capacity: int) -> np.ndarray:
+    """Row numbers in a fresh buffer, its first axis filled up."""
+    return gather(index, np.arange(len(index)), capacity)
+
+
+def whole(table: Table) -> dict[str, np.ndarray]:
+    """All rows in memory."""
+    return {name: column if isinstance(column, np.ndarray) else column[: len(column)] for name, column in table.items()}
 
 
 def on_device(tree: PyTree) -> PyTree:

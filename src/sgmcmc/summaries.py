@@ -2,13 +2,12 @@
 
 A keep object is asked, inside the compiled loop, to look at the parameters after every iteration. What it carries from
 chunk to chunk stays on the device; what it hands over at the end of a chunk goes to a store on the host. Running averages
-count from where the chunk began, and the host adds chunks up in float64: in float32 the draws of a long run would vanish
+count from the first draw of a chunk, and the host adds chunks up in float64: in float32 the draws of a long run would vanish
 beside their sum.
 """
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -17,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import shapes, size, tree_map
+from sgmcmc._tree import flat, shapes, size, tree_map, where
 from sgmcmc._types import PyTree, State
+from sgmcmc.checks import check_count
 from sgmcmc.errors import InputError
 
 MOST_PAIRED = 2000
@@ -46,11 +46,27 @@ class Keep(Protocol):
         ...
 
     def store(self, params: PyTree, total: int, chained: bool) -> Any:
-        """A place on the host for what `total` looks hand over, or None."""
+        """A place on the host for what `total` looks hand over (see `Store`), or None."""
         ...
 
     def finish(self, params: PyTree, carry: PyTree, store: Any, chained: bool) -> Any:
         """What the user gets; `params` gives shapes only."""
+        ...
+
+
+class Store(Protocol):
+    """What a keep object's store can do. The draws of a `TraceStore` are too many for a checkpoint: it has only `add`."""
+
+    def add(self, piece: Any) -> None:
+        """Take in what a chunk handed over."""
+        ...
+
+    def state(self) -> PyTree:
+        """All that is needed to go on: dicts and lists of NumPy arrays, floats and None. Later pieces do not change it."""
+        ...
+
+    def restore(self, tree: PyTree) -> None:
+        """Make a fresh store what the one was that `state` was asked of, to the last bit."""
         ...
 
 
@@ -80,27 +96,25 @@ class Trace:
     thin: int = 1
 
     def __post_init__(self) -> None:
-        _check_function("Trace", self.function, optional=True)
-        if isinstance(self.thin, bool) or not isinstance(self.thin, numbers.Integral) or self.thin < 1:
-            raise InputError(f"thin is {self.thin!r} in Trace; expected a whole number of at least 1")
+        check_function("Trace", self.function, optional=True)
+        check_count("thin of Trace", self.thin)
 
     def begin(self, params: PyTree, chained: bool) -> PyTree:
         return jnp.int32(0)
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
         rows = -(-capacity // self.thin) + 1  # one more: the row that is written but does not count yet
-        buffer = tree_map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), self._shapes(params, chained))
+        buffer = tree_map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), self.stored_shapes(params, chained))
         return carry, jnp.int32(0), buffer
 
     def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
         seen, count, buffer = work
-        seen = seen + hit
-        stored = hit & (seen % self.thin == 0)
+        seen, stored = _next_turn(seen, hit, self.thin)
         if self.function is None:
             value = params
         else:
             look = _over_chains(self.function, chained)
-            blank = self._shapes(params, chained)
+            blank = self.stored_shapes(params, chained)
             value = jax.lax.cond(stored, look, lambda _: tree_map(lambda x: jnp.zeros(x.shape, x.dtype), blank), params)
             value = tree_map(jnp.asarray, value)
         buffer = tree_map(lambda rows, x: jax.lax.dynamic_update_index_in_dim(rows, x, count, 0), buffer, value)
@@ -111,12 +125,13 @@ class Trace:
         return seen, (count, buffer)
 
     def store(self, params: PyTree, total: int, chained: bool) -> TraceStore:
-        return TraceStore(self._shapes(params, chained), total // self.thin, chained)
+        return TraceStore(self.stored_shapes(params, chained), total // self.thin, chained)
 
     def finish(self, params: PyTree, carry: PyTree, store: TraceStore, chained: bool) -> PyTree:
         return store.draws()
 
-    def _shapes(self, params: PyTree, chained: bool) -> PyTree:
+    def stored_shapes(self, params: PyTree, chained: bool) -> PyTree:
+        """Shapes and types of what is stored of one draw."""
         if self.function is None:
             return shapes(params)
         look = _over_chains(self.function, chained)
@@ -180,8 +195,9 @@ class TraceStore:
 class RunningStore:
     """Weighted means (and what else adds up) of chunks, merged on the host in float64: no draw is too small to count."""
 
-    def __init__(self) -> None:
+    def __init__(self, like: PyTree) -> None:
         self.weight, self.mean, self.square, self.cross = 0.0, None, None, None
+        self._structure = jax.tree.structure(like)
 
     def add(self, piece: dict[str, PyTree]) -> None:
         """Merge a chunk's weight, mean (counted from its origin) and sums of squares about that mean."""
@@ -199,22 +215,81 @@ class RunningStore:
         if self.square is not None:
             self.square = tree_map(lambda s, t, a: s + t + between * a**2, self.square, chunk["square"], apart)
         if self.cross is not None:
-            flat = np.concatenate([a.reshape(*self.cross.shape[:-2], -1) for a in jax.tree.leaves(apart)], axis=-1)
-            self.cross = self.cross + chunk["cross"] + between * flat[..., :, None] * flat[..., None, :]
+            vector = np.concatenate([a.reshape(*self.cross.shape[:-2], -1) for a in jax.tree.leaves(apart)], axis=-1)
+            self.cross = self.cross + chunk["cross"] + between * vector[..., :, None] * vector[..., None, :]
         self.weight = total
+
+    def state(self) -> dict[str, Any]:
+        """Trees as lists of their leaves, so that parameters of any type can be written to a file."""
+        mean, square = (
+            None if tree is None else [np.asarray(x) for x in jax.tree.leaves(tree)] for tree in (self.mean, self.square)
+        )
+        return {"weight": self.weight, "mean": mean, "square": square, "cross": self.cross}
+
+    def restore(self, tree: dict[str, Any]) -> None:
+        self.weight, self.cross = float(tree["weight"]), tree["cross"]
+        self.mean, self.square = (
+            None if leaves is None else jax.tree.unflatten(self._structure, [np.asarray(x)[()] for x in leaves])
+            for leaves in (tree["mean"], tree["square"])
+        )
 
 
 class _Running:
     """Objects that start afresh with every chunk and leave adding up to the host."""
 
+    thin: int
+
     def begin(self, params: PyTree, chained: bool) -> PyTree:
-        return ()
+        return jnp.int32(0)
+
+    def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
+        zeros = tree_map(lambda x: jnp.zeros(x.shape, x.dtype), self._shapes(params, chained))
+        weight = jnp.zeros((), jnp.result_type(float))
+        return carry, {"weight": weight, "origin": zeros, "mean": zeros} | self._sums(zeros, chained)
+
+    def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
+        seen, running = work
+        seen, looked = _next_turn(seen, hit, self.thin)
+
+        def look(running: PyTree) -> PyTree:
+            return self._merge(running, self._value(params, chained), weight, chained)
+
+        return seen, jax.lax.cond(looked, look, lambda running: running, running)
 
     def close(self, work: PyTree) -> tuple[PyTree, PyTree]:
-        return (), work
+        return work
 
     def store(self, params: PyTree, total: int, chained: bool) -> RunningStore:
-        return RunningStore()
+        return RunningStore(self._shapes(params, chained))
+
+    def _value(self, params: PyTree, chained: bool) -> PyTree:
+        """What is averaged."""
+        return params
+
+    def _sums(self, zeros: PyTree, chained: bool) -> dict[str, PyTree]:
+        """What adds up besides the mean."""
+        return {}
+
+    def _more(self, running: PyTree, weight: jax.Array, before: PyTree, after: PyTree, chained: bool) -> dict[str, PyTree]:
+        """The same sums after a value that lies `before` from the old mean and `after` from the new one."""
+        return {}
+
+    def _merge(self, running: PyTree, value: PyTree, weight: jax.Array, chained: bool) -> PyTree:
+        total = running["weight"] + weight
+        share = weight / jnp.where(total > 0, total, 1)
+        origin = where(running["weight"] == 0, value, running["origin"])
+        value = tree_map(jnp.subtract, value, origin)
+        before = tree_map(jnp.subtract, value, running["mean"])
+        mean = tree_map(lambda m, b: m + share.astype(m.dtype) * b, running["mean"], before)
+        after = tree_map(jnp.subtract, value, mean)
+        sums = self._more(running, weight, before, after, chained)
+        return running | {"weight": total, "origin": origin, "mean": mean} | sums
+
+    def _shapes(self, params: PyTree, chained: bool) -> PyTree:
+        return jax.eval_shape(lambda p: self._value(p, chained), shapes(params))
+
+    def _nothing(self, params: PyTree, chained: bool) -> PyTree:
+        return tree_map(lambda x: np.full(x.shape, np.nan), self._shapes(params, chained))
 
 
 @dataclass(frozen=True)
@@ -240,6 +315,7 @@ class Moments(_Running):
 
     Args:
         covariance: also keep the whole covariance matrix (d² numbers).
+        thin: look at every `thin`-th of the iterations that are not burn-in.
 
     >>> import numpy as np, sgmcmc
     >>> def log_lik(params, batch):
@@ -252,36 +328,29 @@ class Moments(_Running):
     """
 
     covariance: bool = False
+    thin: int = 1
 
-    def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
-        zeros = tree_map(jnp.zeros_like, params)
-        chains = jax.tree.leaves(params)[0].shape[:1] if chained else ()
-        d = size(params) // (chains[0] if chains else 1)
-        dtype = jnp.result_type(float)
-        cross = jnp.zeros((*chains, d, d), dtype) if self.covariance else None
-        return {"weight": jnp.zeros((), dtype), "origin": params, "mean": zeros, "square": zeros, "cross": cross}
-
-    def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
-        weight = jnp.where(hit, weight, 0)
-        total = work["weight"] + weight
-        share = jnp.where(total > 0, weight / jnp.where(total > 0, total, 1), 0)
-        params = tree_map(jnp.subtract, params, work["origin"])
-        before = tree_map(jnp.subtract, params, work["mean"])
-        mean = tree_map(lambda m, b: m + share.astype(m.dtype) * b, work["mean"], before)
-        after = tree_map(jnp.subtract, params, mean)
-        square = tree_map(lambda s, a, b: s + weight.astype(s.dtype) * a * b, work["square"], before, after)
-        cross = work["cross"]
-        if self.covariance:
-            flat = _over_chains(lambda tree: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(tree)]), chained)
-            cross = cross + weight * flat(before)[..., :, None] * flat(after)[..., None, :]
-        return work | {"weight": total, "mean": mean, "square": square, "cross": cross}
+    def __post_init__(self) -> None:
+        check_count("thin of Moments", self.thin)
 
     def finish(self, params: PyTree, carry: PyTree, store: RunningStore, chained: bool) -> MomentValues:
         if store.mean is None:
-            nothing = tree_map(lambda x: np.full(x.shape, np.nan), params)
+            nothing = self._nothing(params, chained)
             return MomentValues(nothing, nothing, None, 0.0)
         sd = tree_map(lambda s: np.sqrt(s / store.weight), store.square)
         return MomentValues(store.mean, sd, store.cross / store.weight if store.cross is not None else None, store.weight)
+
+    def _sums(self, zeros: PyTree, chained: bool) -> dict[str, PyTree]:
+        chains = jax.tree.leaves(zeros)[0].shape[:1] if chained else ()
+        d = size(zeros) // (chains[0] if chains else 1)
+        return {"square": zeros, "cross": jnp.zeros((*chains, d, d), jnp.result_type(float)) if self.covariance else None}
+
+    def _more(self, running: PyTree, weight: jax.Array, before: PyTree, after: PyTree, chained: bool) -> dict[str, PyTree]:
+        square = tree_map(lambda s, a, b: s + weight.astype(s.dtype) * a * b, running["square"], before, after)
+        if not self.covariance:
+            return {"square": square, "cross": None}
+        vector = _over_chains(flat, chained)
+        return {"square": square, "cross": running["cross"] + weight * vector(before)[..., :, None] * vector(after)[..., None, :]}
 
 
 @dataclass(frozen=True)
@@ -290,6 +359,7 @@ class Expectation(_Running):
 
     Args:
         function: a function of the parameters, written with jax.numpy, returning an array or a tree of arrays.
+        thin: look at every `thin`-th of the iterations that are not burn-in; the function is called for those only.
 
     >>> import numpy as np, sgmcmc
     >>> def log_lik(params, batch):
@@ -302,34 +372,27 @@ class Expectation(_Running):
     """
 
     function: Callable[[PyTree], PyTree]
+    thin: int = 1
 
     def __post_init__(self) -> None:
-        _check_function("Expectation", self.function)
-
-    def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
-        origin = self._look(params, chained)
-        return {"weight": jnp.zeros((), jnp.result_type(float)), "origin": origin, "mean": tree_map(jnp.zeros_like, origin)}
-
-    def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
-        def seen(work: PyTree) -> PyTree:
-            total = work["weight"] + weight
-            share, seen = weight / total, self._look(params, chained)
-            mean = tree_map(lambda m, x, origin: m + share * (x - origin - m), work["mean"], seen, work["origin"])
-            return work | {"weight": total, "mean": mean}
-
-        return jax.lax.cond(hit, seen, lambda work: work, work)
+        check_function("Expectation", self.function)
+        check_count("thin of Expectation", self.thin)
 
     def finish(self, params: PyTree, carry: PyTree, store: RunningStore, chained: bool) -> PyTree:
-        if store.mean is None:
-            nothing = jax.eval_shape(lambda p: self._look(p, chained), shapes(params))
-            return tree_map(lambda x: np.full(x.shape, np.nan), nothing)
-        return store.mean
+        return self._nothing(params, chained) if store.mean is None else store.mean
 
-    def _look(self, params: PyTree, chained: bool) -> PyTree:
+    def _value(self, params: PyTree, chained: bool) -> PyTree:
         return tree_map(lambda x: jnp.asarray(x, jnp.result_type(float)), _over_chains(self.function, chained)(params))
 
 
-def _check_function(name: str, function: Any, optional: bool = False) -> None:
+def _next_turn(seen: jax.Array, hit: jax.Array, thin: int) -> tuple[jax.Array, jax.Array]:
+    """Hits since the last turn (a count of all of them would overflow in a long run), and whether it is a turn now."""
+    seen = (seen + hit) % thin
+    return seen, hit & (seen == 0)
+
+
+def check_function(name: str, function: Any, optional: bool = False) -> None:
+    """Refuse what a keep object cannot call."""
     if not (callable(function) or (optional and function is None)):
         raise InputError(
             f"{name} got {function!r}; expected a function of the parameters, such as lambda params: params['mu'] ** 2"

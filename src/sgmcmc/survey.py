@@ -11,6 +11,7 @@ import numpy as np
 from sgmcmc._tree import flat, number_names, size
 from sgmcmc._types import PyTree
 from sgmcmc.centering import LARGEST_DENSE, fisher_information, prior_curvature
+from sgmcmc.checkpoints.packing import packable
 from sgmcmc.curvature import (
     hessian_rows,
     is_indefinite,
@@ -21,13 +22,16 @@ from sgmcmc.curvature import (
 )
 from sgmcmc.errors import SgmcmcError
 from sgmcmc.gradients import Centre
-from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing, subsample
+from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing
 from sgmcmc.passes import compiled, full_gradient, full_sum
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
+from sgmcmc.sources import subsample
+from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening
 
 
+@packable
 @dataclass(frozen=True)
 class Survey:
     """What was found.
@@ -50,7 +54,7 @@ class Survey:
 
 
 def take_survey(
-    posterior: Posterior, arrays: dict[str, np.ndarray], start: PyTree, seed: int, progress: Progress, diagonal: bool = False
+    posterior: Posterior, arrays: Table, start: PyTree, seed: int, progress: Progress, diagonal: bool = False
 ) -> Survey:
     """Mode, full gradient, curvature: bounded work, and an error where there is no posterior to sample."""
     mode = find_mode(posterior, arrays, start, seed, progress)
@@ -72,7 +76,7 @@ def take_survey(
 
 
 def curvature_at(
-    posterior: Posterior, arrays: dict[str, np.ndarray], position: PyTree, seed: int, progress: Progress, diagonal: bool
+    posterior: Posterior, arrays: Table, position: PyTree, seed: int, progress: Progress, diagonal: bool
 ) -> tuple[np.ndarray, str]:
     """The posterior's precision at a point, and whether it is the Hessian or the Fisher information."""
     d, names = size(position), number_names(position)
@@ -96,16 +100,14 @@ def curvature_at(
     return with_floor(likelihood, prior, names), kind
 
 
-def _hessian(
-    posterior: Posterior, arrays: dict[str, np.ndarray], position: PyTree, seed: int, bar: Bar, information
-) -> np.ndarray:
+def _hessian(posterior: Posterior, arrays: Table, position: PyTree, seed: int, bar: Bar, information) -> np.ndarray:
     """-∇² of the log likelihood. From a subsample where all rows would cost too much; then all of them give the diagonal's
     scale, since a column that is rare (three rows of a million) is not in a subsample.
     """
     d = size(position)
     hessian = compiled(negative_hessian, posterior)
     used = subsample(arrays, hessian_rows(posterior.n_rows, d), seed)
-    count = len(next(iter(used.values())))
+    count = used.n_rows
     total = full_sum(lambda rows: hessian(position, rows), used, bar, extra=16 * d)
     total = (total + total.T) / 2
     if count == posterior.n_rows:

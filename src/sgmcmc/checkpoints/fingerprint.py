@@ -1,0 +1,280 @@
+"""What the draws of a run depend on, as short texts by name, so that a run is only ever continued as the same run.
+
+Functions are known by what JAX makes of them, not by their source: a renamed variable changes nothing, another constant does.
+Texts are the same in every process, on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._tree import leaf_names, shapes, size
+from sgmcmc._types import PyTree
+from sgmcmc.errors import InputError, describe
+
+WHOLE_BYTES = 256 << 20
+"""An array up to this size is hashed whole."""
+
+BLOCKS, BLOCK_BYTES = 64, 4 << 20
+"""Of a larger one so many blocks of rows of about this size, the first and the last among them."""
+
+FEW = 4
+"""A tree of so many numbers is written out; of a larger one this many."""
+
+DATA = "data"
+
+
+def fingerprint(
+    dataset: Mapping[str, Any],
+    functions: Mapping[str, Sequence[Any]],
+    values: Mapping[str, Any],
+) -> dict[str, str]:
+    """What a run depends on.
+
+    Args:
+        dataset: as in `of_data`.
+        functions: what the chains climb: the function and its arguments (or their shapes), the first of which it is
+            differentiated by; a function of None, such as a prior left out, is just that.
+        values: everything else: numbers, text, None, trees of them, constraints, and objects without functions in them. Give
+            those with functions, such as schedules, as texts made by `of_value`.
+    """
+    data = {f"{DATA}.{name}" if name else DATA: text for name, text in of_data(dataset).items()}
+    traced = {
+        name: "None" if function is None else of_function(function, *arguments, gradient=True)
+        for name, (function, *arguments) in functions.items()
+    }
+    return environment() | data | traced | {name: of_value(value) for name, value in values.items()}
+
+
+def environment() -> dict[str, str]:
+    """The software and settings that change bits.
+
+    NumPy counts by its feature release, which may change random streams; Python not at all. Neither does the machine: another
+    processor may round differently, but a run that moves to another node of a cluster goes on.
+    """
+    exact = {name: version(name) for name in ("sgmcmc", "jax", "jaxlib")}
+    config: Any = jax.config
+    return {
+        **exact,
+        "numpy": ".".join(version("numpy").split(".")[:2]),
+        "backend": jax.default_backend(),
+        "jax_enable_x64": str(config.jax_enable_x64),
+        "jax_default_matmul_precision": str(config.jax_default_matmul_precision),
+        "jax_default_prng_impl": str(config.jax_default_prng_impl),
+        "jax_threefry_partitionable": str(config.jax_threefry_partitionable),
+    }
+
+
+def of_function(function: Callable[..., Any], *arguments: PyTree, gradient: bool = False) -> str:
+    """A function of arrays, on arguments of these shapes: a hash of its jaxpr, and one of the arrays it captured.
+
+    `gradient` includes the derivative by the first argument, for functions that define their own. What a callback to Python
+    does is not seen.
+    """
+    traced = jax.make_jaxpr(_with_gradient(function) if gradient else function)(*map(shapes, arguments))
+    # Addresses of function objects differ from process to process.
+    code, captured = _hash(_without_addresses(str(traced)).encode()), _hash()
+    for constant in _constants(traced):
+        (captured if np.ndim(constant) else code).update(_bytes(constant))
+    return f"function: {code.hexdigest()}, captured {captured.hexdigest()}"
+
+
+def of_data(dataset: Mapping[str, Any]) -> dict[str, str]:
+    """The dataset, one text for each array: its dtype, shape and a hash. A folder of rows is one text, named "".
+
+    The hash is of all bytes of arrays up to 256 MB. Of larger ones it is of 64 blocks of 4 MB, evenly spaced: a change of a
+    few rows between two blocks goes unseen. A folder of rows has a checksum of everything, made when it was written.
+    """
+    checksum = getattr(dataset, "checksum", None)
+    if checksum is not None:
+        n_rows, shuffled = getattr(dataset, "n_rows", "?"), getattr(dataset, "shuffled", "?")
+        return {"": f"{n_rows} rows of {', '.join(dataset)}, shuffled: {shuffled}, checksum {checksum}"}
+    return {name: _of_array(name, array) for name, array in dataset.items()}
+
+
+def of_value(value: Any, *arguments: PyTree) -> str:
+    """Any setting: numbers, text, None, constraints, trees and dataclasses of these.
+
+    Functions anywhere in it are known by what they do with `arguments`, as in `of_function`.
+    """
+    if value is None or isinstance(value, str):
+        return str(value)
+    if _is_constraint(value):
+        return f"{_without_addresses(repr(value))}{_of_captured(jax.tree.leaves(value))}"
+    ours = is_dataclass(value) and type(value).__module__.startswith("sgmcmc.")
+    if ours or jax.tree_util.treedef_is_leaf(jax.tree.structure(value)):
+        return _of_leaf(value, arguments)
+    named = jax.tree_util.tree_leaves_with_path(value, is_leaf=_is_constraint)
+    if not named:
+        return _without_addresses(repr(value))
+    if all(_is_number(leaf) for _, leaf in named):
+        return _of_numbers(value)
+    return ", ".join(f"{_name(path)}: {of_value(leaf, *arguments)}" for path, leaf in named)
+
+
+def differences(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What differs, each in a sentence; nothing if the two are the same."""
+    names = [*recorded, *(name for name in now if name not in recorded)]
+    return [_difference(name, recorded.get(name), now.get(name)) for name in names if recorded.get(name) != now.get(name)]
+
+
+def _difference(name: str, was: str | None, now: str | None) -> str:
+    if name == DATA or name.startswith(f"{DATA}."):
+        return f"the data differ: {_data_difference(name.removeprefix(DATA).removeprefix('.'), was, now)}"
+    was_told, is_told = (
+        None if text is None else re.sub(r"function: \w+, captured \w+", "a function", text) for text in (was, now)
+    )
+    if was_told != is_told:
+        return f"{name} {_was(was_told)}, {_is(is_told)}"
+    codes, codes_now = (re.findall(r"function: (\w+)", text or "") for text in (was, now))
+    if codes == codes_now:
+        return f"{name} captures other arrays than when it made the run"
+    return f"{name} is another function than the one that made the run"
+
+
+def _data_difference(name: str, was: str | None, now: str | None) -> str:
+    subject = name or "the folder of rows"
+    if was is None or now is None:
+        return f"{subject} {_was(was)}, {_is(now)}"
+    (kind, bits), (kind_now, bits_now) = (text.rpartition(", ")[::2] for text in (was, now))
+    if kind == kind_now and bits != bits_now:
+        return f"{subject} has other values"
+    return f"{subject} was {kind}, is {kind_now}"
+
+
+def _was(text: str | None) -> str:
+    return "was not there" if text is None else f"was {text}"
+
+
+def _is(text: str | None) -> str:
+    return "is not there" if text is None else f"is {text}"
+
+
+def _with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    def both(first: PyTree, *others: PyTree) -> PyTree:
+        value, pull = jax.vjp(lambda params: jnp.asarray(function(params, *others)), first)
+        return value, pull(jnp.ones_like(value))
+
+    return both
+
+
+def _constants(node: Any) -> Iterator[Any]:
+    """All arrays and numbers in a jaxpr, and in those inside it, in its own order."""
+    if hasattr(node, "consts"):
+        yield from node.consts
+        node = node.jaxpr
+    if hasattr(node, "eqns"):
+        for equation in node.eqns:
+            yield from (variable.val for variable in equation.invars if hasattr(variable, "val"))
+            for name in sorted(equation.params):
+                yield from _constants(equation.params[name])
+    elif isinstance(node, list | tuple):
+        for item in node:
+            yield from _constants(item)
+    elif isinstance(node, np.ndarray | jax.Array):
+        yield node
+
+
+def _of_array(name: str, array: Any) -> str:
+    shape, dtype = tuple(np.shape(array)), np.dtype(array.dtype) if hasattr(array, "dtype") else np.asarray(array).dtype
+    if dtype.hasobject:
+        raise InputError(f"dataset[{name!r}] has dtype {dtype}; expected an array of numbers")
+    digest = hashlib.sha1(usedforsecurity=False)  # twice as fast as others, and no one is to be kept from forging it
+    for block in _blocks(array if hasattr(array, "dtype") else np.asarray(array), shape, dtype):
+        digest.update(np.ascontiguousarray(block).view(np.uint8).data if block.size else b"")
+    return f"{dtype} {shape}, hash {digest.hexdigest()[:16]}"
+
+
+def _blocks(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[np.ndarray]:
+    """All rows, or some of a large array, as far as possible without a copy."""
+    if not shape:
+        yield np.asarray(array)[None]
+        return
+    n_rows = shape[0]
+    per_row = max(1, dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64)))
+    rows = max(1, BLOCK_BYTES // per_row)
+    if n_rows * per_row <= WHOLE_BYTES:
+        starts = range(0, n_rows, rows)
+    else:
+        starts = np.unique(np.linspace(0, max(0, n_rows - rows), BLOCKS).astype(np.int64)).tolist()
+    for start in starts:
+        yield np.asarray(array[start : start + rows])
+
+
+def _of_leaf(value: Any, arguments: Sequence[PyTree]) -> str:
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    if _is_number(value):
+        return repr(np.asarray(value).item()) if np.ndim(value) == 0 else _of_numbers(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = (f"{one.name}={of_value(getattr(value, one.name), *arguments)}" for one in fields(value))
+        return f"{type(value).__name__}({', '.join(inside)})"
+    if callable(value) and not isinstance(value, type):
+        if not arguments:
+            raise InputError(f"{describe(value)} cannot be told from other functions without arguments to trace it on")
+        return of_function(value, *arguments)
+    return _without_addresses(repr(value))
+
+
+def _of_numbers(tree: PyTree) -> str:
+    leaves, names = jax.tree.leaves(tree), leaf_names(tree)
+    total = size(tree)
+    if total <= FEW and all(np.ndim(leaf) == 0 for leaf in leaves):
+        return ", ".join(f"{name}: {np.asarray(leaf).item()!r}" for name, leaf in zip(names, leaves, strict=True))
+    head = [repr(number) for leaf in leaves[:FEW] for number in np.ravel(np.asarray(leaf))[:FEW].tolist()][:FEW]
+    digest = _hash(repr(names).encode())
+    for leaf in leaves:
+        digest.update(_bytes(leaf))
+    return f"{', '.join(head)}{', ...' if total > len(head) else ''} ({total} numbers, hash {digest.hexdigest()})"
+
+
+def _of_captured(leaves: Sequence[Any]) -> str:
+    """A hash of arrays that a repr may shorten."""
+    arrays = [leaf for leaf in leaves if np.ndim(leaf)]
+    if not arrays:
+        return ""
+    return f" (hash {_hash(*map(_bytes, arrays)).hexdigest()})"
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, jax.Array):
+        return not jnp.issubdtype(value.dtype, jax.dtypes.extended)
+    return isinstance(value, bool | int | float | complex) or (
+        isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
+    )
+
+
+def _is_constraint(value: Any) -> bool:
+    return any(base.__module__ == "numpyro.distributions.constraints" for base in type(value).__mro__)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def _bytes(array: Any) -> bytes:
+    """An array's type, shape and contents."""
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    plain = np.asarray(array)
+    return f"{plain.dtype} {plain.shape} ".encode() + plain.tobytes()
+
+
+def _hash(*parts: bytes) -> Any:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part)
+    return digest
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(r"( at)? ?0x[0-9a-fA-F]+", "", text)

@@ -1,0 +1,227 @@
+"""The folder of a checkpointed run: what it is, its set-up, its draws and where it stands, readable at every moment.
+
+    manifest.json        what the run depends on and its seed; written once
+    stage-<name>.npz     the result of long set-up work
+    <name>.draws         stored draws, appended
+    state.npz            where the run stands, and how many draws of each file belong to that; replaced at every checkpoint
+    state.previous.npz   the checkpoint before
+    lock                 held while a process runs here
+
+A checkpoint first makes the draws durable, then replaces `state.npz` at once. So a process may end at any moment: the next one
+forgets the draws after the last checkpoint and makes them again, bit for bit. A file that is replaced at once is never found
+half written, so a damaged one means trouble with the disk. Then the checkpoint before it serves, whose draws are all still
+there: that costs one link per checkpoint, and the loss of the only state would cost the whole run.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._types import PyTree
+from sgmcmc.checkpoints.drawfiles import DrawFile
+from sgmcmc.checkpoints.durable import (
+    DamagedFileError,
+    FolderLock,
+    read_arrays,
+    sync_folder,
+    write_arrays,
+    write_failure,
+    write_json,
+)
+from sgmcmc.checkpoints.fingerprint import differences
+from sgmcmc.checkpoints.packing import outline, pack, unpack
+from sgmcmc.checkpoints.reading import (
+    FORMAT,
+    LOCK,
+    MANIFEST,
+    PREVIOUS,
+    STAGE,
+    STATE,
+    Checkpoint,
+    draws_path,
+    last_recorded,
+    read_manifest,
+    refuse_foreign,
+    seed_of,
+)
+from sgmcmc.errors import InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.seeds import as_key, draw_seed, seed_number
+
+
+class RunFolder:
+    """A run's folder, held by this process; use `open`, and `close` it (or use it in a `with` statement)."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any], lock: FolderLock) -> None:
+        self.path, self.manifest, self._lock = path, manifest, lock
+        self._files: dict[str, DrawFile] = {}
+        recorded = last_recorded(path, repair=True)
+        self._n_draws: dict[str, int] = {} if recorded is None else recorded[0]["n_draws"]
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        fingerprint: Mapping[str, str],
+        seed: Any = None,
+        settings: Mapping[str, Any] | None = None,
+        params: PyTree = None,
+    ) -> RunFolder:
+        """Begin a run in a folder, or go on with the one there, if it is the same.
+
+        Args:
+            path: a folder, made if it is not there.
+            fingerprint: what the run depends on, from `sgmcmc.checkpoints.fingerprint`.
+            seed: a whole number or a JAX key; None takes the recorded one, or draws one.
+            settings: anything JSON takes, for the record.
+            params: the user's parameters; how they are built is recorded.
+        """
+        folder = Path(path).expanduser().absolute()
+        with _told(folder):
+            _make(folder)
+            refuse_foreign(folder)
+            lock = FolderLock(folder / LOCK)
+            try:
+                if (folder / MANIFEST).exists():
+                    manifest = read_manifest(folder)
+                    _refuse_another_run(folder, manifest, fingerprint, seed)
+                else:
+                    manifest = _new_manifest(fingerprint, seed, settings, params)
+                    write_json(folder / MANIFEST, manifest)
+                return cls(folder, manifest, lock)
+            except BaseException:
+                lock.release()
+                raise
+
+    @property
+    def key(self) -> jax.Array:
+        """The root key of the run."""
+        return jax.random.wrap_key_data(jnp.asarray(seed_of(self.manifest)), impl=self.manifest["seed_kind"])
+
+    @property
+    def safe(self) -> int:
+        """How many draws the last checkpoint holds, of the file with most."""
+        return max(self._n_draws.values(), default=0)
+
+    def sub(self, name: str) -> RunFolder:
+        """A part of the run with files of its own, under the same lock and manifest; closing one closes all."""
+        path = self.path / quote(name, safe=" ")
+        with _told(path):
+            _make(path)
+        return RunFolder(path, self.manifest, self._lock)
+
+    def stage(self, name: str, compute: Callable[[], PyTree], *likes: PyTree) -> PyTree:
+        """The result of set-up work: from an earlier process, or computed and saved.
+
+        A damaged result is computed again, with a warning. What comes back has been through `pack` and `unpack` in either case.
+        """
+        path = self.path / f"{STAGE}{quote(name, safe=' ')}.npz"
+        try:
+            return unpack(*read_arrays(path), *likes)
+        except FileNotFoundError:
+            pass
+        except DamagedFileError as error:
+            warnings.warn(f"{error}; it is computed again", SgmcmcWarning, stacklevel=2)
+        spec, arrays = pack(compute(), *likes)
+        with self._writing(path):
+            write_arrays(path, spec, arrays)
+        return unpack(spec, arrays, *likes)
+
+    def draw_file(self, name: str, like: PyTree, chained: bool) -> DrawFile:
+        """A file for draws like `like` (shapes and dtypes of one draw, chains first), holding those of the last checkpoint."""
+        self._files[name] = DrawFile(draws_path(self.path, name), name, like, chained, self._n_draws.get(name, 0))
+        return self._files[name]
+
+    def commit(self, contents: Mapping[str, PyTree], *likes: PyTree) -> None:
+        """A checkpoint: all draws added so far, and these trees. Comes back when both are on disk."""
+        n_draws = self._n_draws | {name: file.filled for name, file in self._files.items()}
+        spec, arrays = pack(dict(contents), *likes)
+        for file in self._files.values():
+            with self._writing(file.path):
+                file.sync()
+        with self._writing(self.path / STATE):
+            write_arrays(self.path / STATE, {"n_draws": n_draws, "tree": spec}, arrays, previous=self.path / PREVIOUS)
+        for file in self._files.values():
+            file.committed = file.filled
+        self._n_draws = n_draws
+
+    def progress(self, *likes: PyTree) -> Checkpoint | None:
+        """The last checkpoint, of this process or an earlier one, or None."""
+        recorded = last_recorded(self.path, repair=True)
+        if recorded is None:
+            return None
+        spec, arrays = recorded
+        return Checkpoint(unpack(spec["tree"], arrays, *likes), dict(spec["n_draws"]))
+
+    def close(self) -> None:
+        """Let other processes run here."""
+        self._lock.release()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise write_failure(path, error, self.path, self.safe) from error
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SgmcmcError(
+            f"{error.filename or folder} cannot be used for checkpoints: {error.strerror or error}; make it a folder that can be "
+            "written to, or use another one"
+        ) from error
+
+
+def _make(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def _new_manifest(
+    fingerprint: Mapping[str, str], seed: Any, settings: Mapping[str, Any] | None, params: PyTree
+) -> dict[str, Any]:
+    key = as_key(draw_seed() if seed is None else seed)
+    return {
+        "format": FORMAT,
+        "fingerprint": dict(fingerprint),
+        "seed": np.asarray(jax.random.key_data(key)).tolist(),
+        "seed_kind": str(jax.random.key_impl(key)),
+        "settings": dict(settings or {}),
+        "params": outline(params),
+    }
+
+
+def _refuse_another_run(folder: Path, manifest: dict[str, Any], fingerprint: Mapping[str, str], seed: Any) -> None:
+    found = differences(manifest["fingerprint"], fingerprint)
+    if seed is not None:
+        numbers = np.asarray(jax.random.key_data(as_key(seed)))
+        if numbers.tolist() != manifest["seed"]:
+            found.append(f"seed was {_seed_text(seed_of(manifest))}, is {_seed_text(numbers)}")
+    if found:
+        raise InputError(f"{folder} holds another run: {'; '.join(found)}; use another folder, or delete this one to start over")
+
+
+def _seed_text(numbers: Any) -> str:
+    number = seed_number(numbers)
+    return str(number if isinstance(number, int) else number.tolist())

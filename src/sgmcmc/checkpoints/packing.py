@@ -1,0 +1,183 @@
+"""Trees as JSON and plain arrays, and back: bit for bit, without pickle.
+
+Packed are dicts with string keys, lists, tuples, None, Python numbers and strings, arrays of NumPy and JAX, and the library's
+own records. Other nodes (modules of Equinox, named tuples) cannot be rebuilt from a file: where a subtree is built like one of
+the trees handed over as `likes`, its leaves are stored, and its nodes taken from there again.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc._tree import leaf_names
+from sgmcmc._types import PyTree, State
+from sgmcmc.decisions import Decision, Decisions
+from sgmcmc.errors import InputError, describe
+from sgmcmc.gradients import Centre, WhitenedState
+from sgmcmc.quantiles import QuantileValues
+from sgmcmc.summaries import MomentValues
+from sgmcmc.whitening import Whitening
+
+Record = TypeVar("Record")
+
+OURS = (State, Centre, WhitenedState, Whitening, Decision, Decisions, MomentValues, QuantileValues)
+RECORDS: dict[str, Any] = {record.__name__: record for record in OURS}
+
+
+def packable(record: type[Record]) -> type[Record]:
+    """A class decorator: dataclasses of rooms below this one that may be packed."""
+    RECORDS[record.__name__] = record
+    return record
+
+
+def pack(tree: PyTree, *likes: PyTree) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """What `json.dumps` takes, and the arrays it counts on; `np.save` keeps each without pickle.
+
+    `likes` are trees whose nodes need not be dicts, lists and tuples, the user's params above all; None counts for nothing.
+    """
+    packer = _Packer(likes)
+    root = packer.pack(tree, "")
+    return {"root": root, "likes": [None if like is None else outline(like) for like in likes]}, packer.arrays
+
+
+def unpack(spec: dict[str, Any], arrays: Sequence[np.ndarray], *likes: PyTree) -> PyTree:
+    """The tree again. `likes` as they were given to `pack`; where one is left out, other nodes than dicts, lists and tuples
+    become dicts of their leaves by name.
+    """
+    return _Unpacker(spec["likes"], arrays, likes).unpack(spec["root"])
+
+
+def outline(tree: PyTree) -> Any:
+    """How a tree is built, for JSON: what `fill` needs to build one of dicts, lists and tuples."""
+    if tree is None:
+        return None
+    if type(tree) is dict and all(isinstance(key, str) for key in tree):
+        return {"dict": {key: outline(tree[key]) for key in sorted(tree)}}  # sorted: the order of JAX's leaves
+    if type(tree) in (list, tuple):
+        return {type(tree).__name__: [outline(child) for child in tree]}
+    if _is_leaf(jax.tree.structure(tree)):
+        return "leaf"
+    return {"names": leaf_names(tree)}
+
+
+def fill(built: Any, leaves: Iterator[Any]) -> PyTree:
+    """The tree of an outline with these leaves; nodes that are not dicts, lists and tuples become dicts by leaf name."""
+    if built is None:
+        return None
+    if built == "leaf":
+        return next(leaves)
+    ((kind, children),) = built.items()
+    if kind == "dict":
+        return {key: fill(child, leaves) for key, child in children.items()}
+    if kind == "names":
+        return {name: next(leaves) for name in children}
+    return _sequence(kind, [fill(child, leaves) for child in children])
+
+
+class _Packer:
+    """Gathers arrays while it writes down the tree."""
+
+    def __init__(self, likes: Sequence[PyTree]) -> None:
+        self.arrays: list[np.ndarray] = []
+        self._structures = [jax.tree.structure(like) for like in likes]
+
+    def pack(self, node: Any, place: str) -> Any:
+        number = self._like(node)
+        if number is not None:
+            leaves = zip(leaf_names(node), jax.tree.leaves(node), strict=True)
+            return {"like": number, "leaves": [self.pack(leaf, f"{place}.{name}") for name, leaf in leaves]}
+        if node is None or isinstance(node, bool | str):
+            return node
+        if isinstance(node, jax.Array | np.ndarray | np.generic):
+            return self._array(node, place)
+        if isinstance(node, numbers.Real):
+            return {"int": int(node)} if isinstance(node, numbers.Integral) else {"float": repr(float(node))}
+        if type(node) is dict and all(isinstance(key, str) for key in node):
+            return {"dict": {key: self.pack(child, f"{place}.{key}") for key, child in node.items()}}
+        if type(node) in (list, tuple):
+            return {type(node).__name__: [self.pack(child, f"{place}[{k}]") for k, child in enumerate(node)]}
+        name = type(node).__name__
+        if RECORDS.get(name) is type(node):
+            values = {one.name: self.pack(getattr(node, one.name), f"{place}.{one.name}") for one in fields(RECORDS[name])}
+            return {"record": name, "values": values}
+        raise _refusal(node, place)
+
+    def _like(self, node: Any) -> int | None:
+        """Which of the likes a subtree is built like. A single leaf, or nothing at all, is built like many things."""
+        structure = jax.tree.structure(node)
+        if _is_leaf(structure) or structure.num_leaves == 0:
+            return None
+        return next((number for number, like in enumerate(self._structures) if like == structure), None)
+
+    def _array(self, array: Any, place: str) -> dict[str, Any]:
+        if jnp.issubdtype(array.dtype, jax.dtypes.extended) or array.dtype.hasobject:
+            raise _refusal(array, place)
+        kind = "scalar" if isinstance(array, np.generic) else "jax" if isinstance(array, jax.Array) else "numpy"
+        plain = np.asarray(array)
+        dtype = plain.dtype
+        if dtype.isbuiltin == 2:  # bfloat16 and its like, of which np.save would forget the name
+            plain = plain.view(f"u{dtype.itemsize}")
+        self.arrays.append(plain)
+        return {"array": len(self.arrays) - 1, "dtype": dtype.name if dtype.isbuiltin == 2 else None, "kind": kind}
+
+
+class _Unpacker:
+    """Reads a tree that `_Packer` wrote down."""
+
+    def __init__(self, outlines: Sequence[Any], arrays: Sequence[np.ndarray], likes: Sequence[PyTree]) -> None:
+        self._outlines, self._arrays = outlines, arrays
+        self._likes = dict(enumerate(likes))
+
+    def unpack(self, node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if "like" in node:
+            return self._built(node["like"], [self.unpack(leaf) for leaf in node["leaves"]])
+        if "record" in node:
+            return RECORDS[node["record"]](**{name: self.unpack(value) for name, value in node["values"].items()})
+        if "array" in node:
+            return self._array(**node)
+        ((kind, value),) = node.items()
+        if kind == "dict":
+            return {key: self.unpack(child) for key, child in value.items()}
+        if kind in ("int", "float"):
+            return int(value) if kind == "int" else float(value)
+        return _sequence(kind, [self.unpack(child) for child in value])
+
+    def _built(self, number: int, leaves: list[Any]) -> PyTree:
+        like = self._likes.get(number)
+        if like is None:
+            return fill(self._outlines[number], iter(leaves))
+        if outline(like) != self._outlines[number]:
+            raise InputError(f"the tree handed over to unpack has leaves {', '.join(leaf_names(like))}; expected the one packed")
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+    def _array(self, array: int, dtype: str | None, kind: str) -> Any:
+        plain = self._arrays[array]
+        plain = plain if dtype is None else plain.view(jnp.dtype(dtype))
+        if kind == "scalar":
+            return plain[()]
+        representable = jax.dtypes.canonicalize_dtype(plain.dtype) == plain.dtype
+        return jnp.asarray(plain) if kind == "jax" and representable else plain
+
+
+def _is_leaf(structure: Any) -> bool:
+    return jax.tree_util.treedef_is_leaf(structure)
+
+
+def _sequence(kind: str, items: list[Any]) -> Any:
+    return tuple(items) if kind == "tuple" else items
+
+
+def _refusal(node: Any, place: str) -> InputError:
+    return InputError(
+        f"{place.lstrip('.') or 'the tree'} is {describe(node)}, which cannot be saved; expected arrays, numbers and text in "
+        "dicts with string keys, lists and tuples, or in a tree built like params"
+    )

@@ -1,0 +1,171 @@
+"""Reading the folder of a checkpointed run, by the process that goes on with it or by any other."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from sgmcmc._types import PyTree
+from sgmcmc.checkpoints.drawfiles import read_draws, whole_draws
+from sgmcmc.checkpoints.durable import DamagedFileError, read_arrays, read_json, replacing
+from sgmcmc.checkpoints.packing import unpack
+from sgmcmc.errors import InputError, SgmcmcError, SgmcmcWarning
+
+FORMAT = 1
+MANIFEST, LOCK = "manifest.json", "lock"
+STATE, PREVIOUS, DAMAGED = "state.npz", "state.previous.npz", "state.damaged.npz"
+STAGE, DRAWS = "stage-", ".draws"
+TRIES, PAUSE = 20, 0.05
+"""How often, and after how many seconds, a reader looks again at files that do not fit together."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stood: the trees that were committed, and the number of draws in each file that belong to them."""
+
+    contents: dict[str, Any]
+    n_draws: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a folder holds.
+
+    Attributes:
+        manifest: fingerprint, settings, and how the parameters are built.
+        seed: the root key's numbers.
+        last: the last checkpoint of the folder itself, or None.
+        draws: by name, memory-mapped, as many as belong to that checkpoint.
+        stages: results of set-up work by name.
+        parts: the same for its sub-folders, by name.
+    """
+
+    manifest: dict[str, Any]
+    seed: np.ndarray
+    last: Checkpoint | None
+    draws: dict[str, PyTree]
+    stages: dict[str, Any]
+    parts: dict[str, Reading]
+
+
+def read(path: str | os.PathLike[str], *likes: PyTree) -> Reading:
+    """What a run's folder holds, also while the run goes on; nothing is changed and no lock is taken."""
+    folder = Path(path).expanduser().absolute()
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}; expected one that a run with checkpoint={str(path)!r} made")
+    if not (folder / MANIFEST).exists():
+        refuse_foreign(folder)
+        raise SgmcmcError(f"{folder} holds no draws yet: its run has only begun")
+    reading = _patiently(lambda: _read(folder, read_manifest(folder), likes))
+    if reading.last is None and not any(part.last for part in reading.parts.values()):
+        raise SgmcmcError(f"{folder} holds no draws yet: its run has not reached the first checkpoint")
+    return reading
+
+
+def _patiently(look: Callable[[], Reading]) -> Reading:
+    """Look again for a while: the run may have been replacing what was read."""
+    for _ in range(TRIES - 1):
+        with suppress(DamagedFileError, FileNotFoundError):
+            return look()
+        time.sleep(PAUSE)
+    return look()
+
+
+def _read(folder: Path, manifest: dict[str, Any], likes: tuple[PyTree, ...]) -> Reading:
+    recorded = last_recorded(folder)
+    last, draws = None, {}
+    if recorded is not None:
+        last = Checkpoint(unpack(recorded[0]["tree"], recorded[1], *likes), recorded[0]["n_draws"])
+        draws = {name: read_draws(draws_path(folder, name), count) for name, count in last.n_draws.items()}
+    stages = {}
+    for path in sorted(folder.glob(f"{STAGE}*.npz")):
+        with suppress(DamagedFileError):  # the run will compute it again
+            stages[unquote(path.name[len(STAGE) : -len(".npz")])] = unpack(*read_arrays(path), *likes)
+    parts = {unquote(part.name): _read(part, manifest, likes) for part in sorted(folder.iterdir()) if part.is_dir()}
+    return Reading(manifest, seed_of(manifest), last, draws, stages, parts)
+
+
+def last_recorded(folder: Path, repair: bool = False) -> tuple[dict[str, Any], list[np.ndarray]] | None:
+    """The last checkpoint that is whole and whose draws are all there, as it was written."""
+    troubles: list[str] = []
+    for name in (STATE, PREVIOUS):
+        try:
+            spec, arrays = read_arrays(folder / name)
+            _check_draws(folder, spec["n_draws"])
+        except FileNotFoundError:
+            continue
+        except DamagedFileError as error:
+            troubles.append(str(error))
+            continue
+        if troubles:
+            made = max(spec["n_draws"].values(), default=0)
+            warnings.warn(f"{troubles[0]}; going back to the checkpoint before, of {made:,} draws", SgmcmcWarning, stacklevel=4)
+        if troubles and repair:
+            os.replace(folder / STATE, folder / DAMAGED)
+            with replacing(folder / STATE) as file:
+                file.write((folder / PREVIOUS).read_bytes())
+        return spec, arrays
+    if troubles:
+        raise DamagedFileError(f"{'; '.join(troubles)}; {_intact(folder)}. Use another folder, or delete this one to start over")
+    return None
+
+
+def _check_draws(folder: Path, n_draws: Mapping[str, int]) -> None:
+    for name, count in n_draws.items():
+        path = draws_path(folder, name)
+        if not path.exists():
+            raise DamagedFileError(f"{path} is not there, though it should hold {count:,} draws")
+        if (found := whole_draws(path)) < count:
+            raise DamagedFileError(f"{path} was cut short: it holds {found:,} draws of {count:,}")
+
+
+def _intact(folder: Path) -> str:
+    found = []
+    for path in sorted(folder.glob(f"*{DRAWS}")):
+        try:
+            found.append(f"{whole_draws(path):,} whole draws in {path.name}")
+        except DamagedFileError:
+            continue
+    return f"intact are {' and '.join(found)}" if found else "no draws are intact"
+
+
+def draws_path(folder: Path, name: str) -> Path:
+    """Where the draws of this name are."""
+    return folder / f"{quote(name, safe=' ')}{DRAWS}"
+
+
+def seed_of(manifest: Mapping[str, Any]) -> np.ndarray:
+    """The root key's numbers."""
+    return np.asarray(manifest["seed"], np.uint32)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What the run is."""
+    manifest = read_json(folder / MANIFEST)
+    if manifest["format"] != FORMAT:
+        raise SgmcmcError(
+            f"{folder} was written in format {manifest['format']}, by another version of sgmcmc than this one, which reads "
+            f"format {FORMAT}; use that version"
+        )
+    return manifest
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Files of someone else's are not to be mixed with ours. A process that ended at once may have left a lock."""
+    if (folder / MANIFEST).exists():
+        return
+    others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, f"{MANIFEST}.tmp"))
+    if others:
+        raise InputError(
+            f"{folder} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}) and no {MANIFEST}; "
+            "expected a new folder, an empty one, or that of an earlier run"
+        )

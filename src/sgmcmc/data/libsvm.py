@@ -1,0 +1,137 @@
+"""LIBSVM text, `label index:value index:value ...`, a block of lines at a time without a loop over lines."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from typing import IO
+
+import numpy as np
+
+from sgmcmc.errors import InputError
+
+TEXT_BLOCK = 2**22
+"""Bytes of text parsed at once."""
+
+_SEPARATORS = bytes.maketrans(b": \t\r", b"\n\n\n\n")
+_COMMENT = re.compile(rb"#[^\n]*")
+_BLANK = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
+
+
+def read_rows(stream: IO[bytes], n_features: int, block_bytes: int, name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Dense features and labels, in blocks of at most about `block_bytes`."""
+    largest, seen = max(1, block_bytes // (8 * n_features)), 0
+    for text in line_blocks(stream):
+        labels, counts, index, values = parse(text, name, seen + 1)
+        if len(index) and index.max() > n_features:
+            raise InputError(
+                f"{name} has a feature {index.max()} in rows {seen + 1} to {seen + len(labels)}; n_features is {n_features}"
+            )
+        rows = np.repeat(np.arange(len(labels)), counts)
+        ends = np.cumsum(counts)
+        for start in range(0, len(labels), largest):
+            stop = min(start + largest, len(labels))
+            entries = slice(ends[start] - counts[start], ends[stop - 1])
+            dense = np.zeros((stop - start, n_features))
+            dense[rows[entries] - start, index[entries] - 1] = values[entries]
+            yield dense, labels[start:stop]
+        seen += len(labels)
+
+
+def count_features(stream: IO[bytes]) -> tuple[int, int]:
+    """The largest feature number and the number of rows. Features ascend in a line, so its last one is enough."""
+    largest = rows = 0
+    for text in line_blocks(stream):
+        characters = np.frombuffer(text, np.uint8)
+        ends, colons = np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord(":"))
+        rows += len(ends)
+        if len(colons):
+            last = colons[np.maximum(np.searchsorted(colons, ends) - 1, 0)]
+            largest = max(largest, int(_number_before(characters, last).max()))
+    return largest, rows
+
+
+def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """Whole lines, without comments and blank lines."""
+    rest = b""
+    while block := stream.read(TEXT_BLOCK):
+        block = rest + block
+        end = block.rfind(b"\n") + 1
+        rest = block[end:]
+        if text := _plain(block[:end]):
+            yield text
+    if text := _plain(rest + b"\n"):
+        yield text
+
+
+def parse(text: bytes, name: str, first_row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Labels; and of each row the number of its features, their numbers from 1, and their values."""
+    characters = np.frombuffer(text, np.uint8)
+    ends, colons = np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord(":"))
+    counts = np.diff(np.searchsorted(colons, ends), prepend=0)
+    numbers = _numbers(text)
+    if numbers is None or len(numbers) != len(ends) + 2 * len(colons):
+        raise _bad_line(text, name, first_row)
+    starts = np.cumsum(2 * counts + 1) - 2 * counts - 1
+    features = np.ones(len(numbers), bool)
+    features[starts] = False
+    index, values = numbers[features].reshape(-1, 2).T
+    whole = index.astype(np.int64)
+    firsts = np.zeros(len(whole), bool)
+    firsts[(np.cumsum(counts) - counts)[counts > 0]] = True
+    ascending = firsts | (np.diff(whole, prepend=0) > 0)
+    if not (ascending & (whole >= 1) & (whole == index)).all():
+        raise _bad_line(text, name, first_row)
+    return numbers[starts], counts, whole, values
+
+
+def _numbers(text: bytes) -> np.ndarray | None:
+    import pandas
+
+    column = BytesIO(text.translate(_SEPARATORS))
+    try:
+        frame = pandas.read_csv(column, header=None, sep="\x01", dtype=np.float64, engine="c", quoting=3, na_filter=False)
+    except ValueError:
+        return None
+    return frame.to_numpy().ravel()
+
+
+def _number_before(characters: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The whole numbers whose digits end just before these places."""
+    number, scale, alive = np.zeros(len(ends), np.int64), 1, np.ones(len(ends), bool)
+    for back in range(1, 11):
+        digit = characters[np.maximum(ends - back, 0)].astype(np.int64) - ord("0")
+        alive &= (ends >= back) & (digit >= 0) & (digit <= 9)
+        number += np.where(alive, digit * scale, 0)
+        scale *= 10
+    return number
+
+
+def _plain(text: bytes) -> bytes:
+    if b"#" in text:
+        text = _COMMENT.sub(b"", text)
+    return _BLANK.sub(b"", text)
+
+
+def _bad_line(text: bytes, name: str, first_row: int) -> InputError:
+    for number, line in enumerate(text.splitlines()):
+        if not _is_good(line):
+            shown = line.decode(errors="replace")
+            shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+            return InputError(
+                f"{name}, row {first_row + number} is {shown!r}; expected a label, then index:value, indices ascending from 1"
+            )
+    return InputError(f"{name}, from row {first_row}: not LIBSVM text; expected lines of a label, then index:value")
+
+
+def _is_good(line: bytes) -> bool:
+    try:
+        label, *features = line.split()
+        float(label)
+        pairs = [feature.split(b":") for feature in features]
+        numbers = [int(index) for index, value in pairs if math.isfinite(float(value))]
+    except ValueError:
+        return False
+    return len(numbers) == len(pairs) and all(low < high for low, high in zip([0, *numbers], numbers, strict=False))

@@ -1,0 +1,263 @@
+"""A folder of rows on disk: `header.json`, and one raw file of little-endian rows per array.
+
+The header tells number of rows, types, sizes and checksums, whether and with which seed the rows were shuffled, and has a
+checksum of its own. It is written last, so a folder with a header is a finished one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from sgmcmc.errors import InputError, SgmcmcError, describe
+from sgmcmc.rowheader import ArrayEntry, Header, read_header, row_file, size
+
+ALIGNMENT = 64
+"""JAX shares a host buffer with the CPU backend, without a copy, when it starts at a multiple of this."""
+
+BLOCK = 2**24
+"""Bytes read at once where a whole file is read."""
+
+Column = TypeVar("Column")
+
+
+class FileColumn:
+    """One array of a folder of rows, read from its file on demand. Any number of threads may read at once.
+
+    Attributes:
+        path: the file.
+        shape: number of rows, then the shape of a row.
+        dtype: of the numbers, little-endian.
+    """
+
+    def __init__(self, path: Path, n_rows: int, entry: ArrayEntry) -> None:
+        self.path = path
+        self.shape = (n_rows, *entry.row_shape)
+        self.dtype = entry.dtype
+        self.nbytes = entry.n_bytes
+        self._row_bytes = entry.row_bytes
+        self._lock = threading.RLock()
+        self._opened: int | None = None
+        self._mapped: tuple[mmap.mmap, np.ndarray] | None = None
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"FileColumn of shape {self.shape} and dtype {self.dtype} in {self.path}"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        """Contiguous rows by a slice, one row by its number, any rows by an array of row numbers; always a fresh array."""
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise InputError(f"rows {start}:{stop}:{step} of {self.path.name}; expected contiguous rows, such as rows[10:20]")
+            return self._read(start, max(start, stop))
+        if isinstance(index, (int, np.integer)):
+            row = int(index) + (len(self) if index < 0 else 0)
+            if not 0 <= row < len(self):
+                raise IndexError(f"row {index} of {self.path.name}, which has {len(self)} rows")
+            return self._read(row, row + 1)[0]
+        return self.rows(np.asarray(index))
+
+    def rows(self, index: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """The rows of these numbers, in the shape of `index`, in `out` or in a fresh aligned array."""
+        if index.dtype.kind not in "iu":
+            raise InputError(f"index is {describe(index)}; expected row numbers")
+        if index.size and not (int(index.min()) >= 0 and int(index.max()) < len(self)):
+            raise IndexError(f"rows {index.min()} to {index.max()} of {self.path.name}, which has {len(self)} rows")
+        if out is None:
+            out = aligned((*index.shape, *self.shape[1:]), self.dtype)
+        np.take(self._map()[1], index, axis=0, out=out, mode="clip")  # clip writes straight into `out`
+        return out
+
+    def will_need(self, index: np.ndarray) -> None:
+        """Have the system read the pages of these rows ahead, all at once; where it cannot be told, nothing."""
+        if not hasattr(mmap, "MADV_WILLNEED") or not index.size:
+            return
+        pages, _ = self._map()
+        first = np.unique(np.asarray(index, np.int64)) * self._row_bytes
+        starts, ends = first // mmap.PAGESIZE, (first + self._row_bytes - 1) // mmap.PAGESIZE + 1
+        apart = np.flatnonzero(starts[1:] > ends[:-1])  # rows on the same or on neighbouring pages are asked for together
+        edges = zip(starts[np.r_[0, apart + 1]].tolist(), ends[np.r_[apart, len(ends) - 1]].tolist(), strict=True)
+        for start, end in edges:
+            offset = start * mmap.PAGESIZE
+            pages.madvise(mmap.MADV_WILLNEED, offset, min(end * mmap.PAGESIZE, self.nbytes) - offset)
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        out = aligned((stop - start, *self.shape[1:]), self.dtype)
+        self.read(start, out)
+        return out
+
+    def read(self, start: int, out: np.ndarray) -> None:
+        """Read as many adjacent rows as `out` has, straight into it."""
+        stop = start + len(out)
+        view, offset = out.reshape(-1).view(np.uint8).data, start * self._row_bytes
+        done = 0
+        while done < len(view):
+            try:
+                count = self._read_into(view[done:], offset + done)
+            except OSError as error:
+                raise self._failure(f"rows {start} to {stop - 1} could not be read ({error})") from error
+            if count == 0:
+                expected = f"expected {len(view):,} bytes at byte {offset:,}, got {done:,}"
+                raise self._failure(f"the file ends within rows {start} to {stop - 1}: {expected}")
+            done += count
+
+    def _read_into(self, view: memoryview, offset: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._file(), [view], offset)
+        with self._lock:  # where there are no reads at a position, one thread at a time
+            os.lseek(self._file(), offset, os.SEEK_SET)
+            part = os.read(self._file(), len(view))
+        view[: len(part)] = part
+        return len(part)
+
+    def _map(self) -> tuple[mmap.mmap, np.ndarray]:
+        """The file as memory. A map of a file that was cut short ends the process, hence the look at its size."""
+        try:
+            size = os.fstat(self._file()).st_size
+            if size != self.nbytes:
+                raise self._failure(f"expected a file of {self.nbytes:,} bytes, found {size:,}")
+            with self._lock:
+                if self._mapped is None:
+                    pages = mmap.mmap(self._file(), self.nbytes, access=mmap.ACCESS_READ)
+                    if hasattr(mmap, "MADV_RANDOM"):
+                        pages.madvise(mmap.MADV_RANDOM)
+                    self._mapped = pages, np.frombuffer(pages, self.dtype).reshape(self.shape)
+                return self._mapped
+        except OSError as error:
+            raise self._failure(f"it could not be mapped into memory ({error})") from error
+
+    def _file(self) -> int:
+        with self._lock:
+            if self._opened is None:
+                self._opened = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+                weakref.finalize(self, os.close, self._opened)
+            return self._opened
+
+    def _failure(self, what: str) -> SgmcmcError:
+        return SgmcmcError(f"{self.path}: {what}; check the disk, or convert the data again with overwrite=True")
+
+
+class AnyFolder(Mapping[str, Column], Generic[Column]):
+    """What a folder of rows is, whether its arrays are read from files or held in memory.
+
+    Attributes:
+        path: the folder.
+        header: what its `header.json` says.
+        n_rows: number of rows.
+        nbytes: size of all arrays.
+        shuffled: whether the rows were shuffled when they were converted.
+        checksum: of the header, and through it of the contents.
+    """
+
+    def __init__(self, path: Path, header: Header, columns: Mapping[str, Column]) -> None:
+        self.path, self.header, self._columns = path, header, dict(columns)
+        self.n_rows = header.n_rows
+        self.nbytes = sum(entry.n_bytes for entry in header.arrays.values())
+        self.shuffled = header.shuffle_seed is not None
+        self.checksum: str = header.record()["checksum"]
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        arrays = [
+            f"  {name}: {entry.dtype.name}" + (f", rows of {' × '.join(map(str, entry.row_shape))}" if entry.row_shape else "")
+            for name, entry in self.header.arrays.items()
+        ]
+        order = "shuffled" if self.shuffled else "in their original order"
+        return "\n".join([f"{type(self).__name__} {self.path}: {self.n_rows:,} rows, {size(self.nbytes)}, {order}", *arrays])
+
+
+class RowFolder(AnyFolder[FileColumn]):
+    """A folder of rows, each array of it a `FileColumn` that reads what is asked of it."""
+
+
+class LoadedFolder(AnyFolder[np.ndarray]):
+    """A folder of rows read into memory: NumPy arrays, known to be shuffled if the folder is."""
+
+
+def open_rows(path: str | os.PathLike[str]) -> RowFolder:
+    """A folder of rows, its header verified and its files of the right sizes."""
+    folder = Path(path)
+    header = read_header(folder)
+    for name, entry in header.arrays.items():
+        _check_size(row_file(folder, name), entry.n_bytes)
+    columns = {name: FileColumn(row_file(folder, name), header.n_rows, entry) for name, entry in header.arrays.items()}
+    return RowFolder(folder, header, columns)
+
+
+def load(folder: RowFolder) -> LoadedFolder:
+    """All of a folder in memory."""
+    return LoadedFolder(folder.path, folder.header, {name: column[:] for name, column in folder.items()})
+
+
+def verify(folder: RowFolder, report: Callable[[int], Any] | None = None) -> None:
+    """Read every file and compare its checksum with the header's; `report` is told the bytes as they are read."""
+    for name, column in folder.items():
+        rows = max(1, BLOCK // folder.header.arrays[name].row_bytes)
+        digest = hashlib.sha256()
+        for start in range(0, len(column), rows):
+            block = column[start : start + rows]
+            digest.update(block.reshape(-1).view(np.uint8).data)
+            if report is not None:
+                report(block.nbytes)
+        expected = folder.header.arrays[name].sha256
+        if digest.hexdigest() != expected:
+            raise SgmcmcError(
+                f"{column.path} is damaged: its sha256 is {digest.hexdigest()}, the header says {expected}; "
+                "check the disk, then convert the data again with overwrite=True"
+            )
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An uninitialised array that starts at a multiple of `ALIGNMENT` bytes."""
+    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    buffer = np.empty(n_bytes + ALIGNMENT, np.uint8)
+    offset = -buffer.ctypes.data % ALIGNMENT
+    return buffer[offset : offset + n_bytes].view(dtype).reshape(shape)
+
+
+def _check_size(path: Path, expected: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise InputError(
+            f"{path} is not readable ({error}); put it back, or convert the data again with overwrite=True"
+        ) from error
+    if found != expected:
+        raise InputError(
+            f"{path} has {found:,} bytes, the header says {expected:,}: it was cut short or changed; "
+            "convert the data again with overwrite=True"
+        )

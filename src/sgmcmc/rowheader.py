@@ -1,0 +1,140 @@
+"""The header of a folder of rows, and how small files are written so that a crash leaves them whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from sgmcmc.errors import InputError
+
+HEADER = "header.json"
+PROGRESS = "conversion.json"
+"""What a conversion was asked for and how far it is; the only one of the two in an unfinished folder."""
+
+FORMAT = "sgmcmc rows"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """One array as the header describes it."""
+
+    dtype: np.dtype
+    row_shape: tuple[int, ...]
+    n_bytes: int
+    sha256: str
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.row_shape)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What `header.json` says. Every number in the files was checked to be finite when they were written."""
+
+    n_rows: int
+    arrays: dict[str, ArrayEntry]
+    shuffle_seed: int | None
+
+    def record(self) -> dict[str, Any]:
+        """The header as JSON, its own checksum included."""
+        arrays = {
+            name: {"dtype": entry.dtype.str, "row_shape": list(entry.row_shape), "bytes": entry.n_bytes, "sha256": entry.sha256}
+            for name, entry in self.arrays.items()
+        }
+        record = {"format": FORMAT, "version": VERSION, "rows": self.n_rows, "shuffle_seed": self.shuffle_seed}
+        record |= {"finite": True, "arrays": arrays}
+        return {**record, "checksum": checksum_of(record)}
+
+
+def row_file(folder: Path, name: str) -> Path:
+    """The file of the array `name`, whatever characters that has."""
+    return folder / f"{quote(name, safe=' ')}.rows"
+
+
+def read_header(folder: Path) -> Header:
+    """The header of a folder, verified."""
+    try:
+        text = (folder / HEADER).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _no_header(folder) from None
+    except OSError as error:
+        raise InputError(f"{folder / HEADER} could not be read ({error}); check the disk and your permissions") from error
+    damaged = InputError(f"{folder / HEADER} is damaged; check the disk, then convert the data again with overwrite=True")
+    try:
+        record = json.loads(text)
+        checksum = record.pop("checksum")
+    except (ValueError, AttributeError, KeyError, TypeError):
+        raise damaged from None
+    if checksum != checksum_of(record) or record.get("format") != FORMAT:
+        raise damaged
+    if record["version"] != VERSION:
+        raise InputError(
+            f"{folder} has format version {record['version']}, this release of sgmcmc reads version {VERSION}; "
+            "use the release that made it, or convert the data again"
+        )
+    arrays = {
+        name: ArrayEntry(np.dtype(entry["dtype"]), tuple(entry["row_shape"]), entry["bytes"], entry["sha256"])
+        for name, entry in record["arrays"].items()
+    }
+    return Header(record["rows"], arrays, record["shuffle_seed"])
+
+
+def write_header(folder: Path, header: Header) -> None:
+    """Make a folder a finished one. Its files must be on the disk by now."""
+    write_json(folder / HEADER, header.record())
+
+
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    """Replace a small file at one stroke: after a crash there is the old one or the new one, whole."""
+    draft = path.with_name(path.name + ".new")
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was created, renamed or removed in a folder last."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders
+        return
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def checksum_of(record: dict[str, Any]) -> str:
+    """The sha256 of a JSON record, however it is laid out."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def size(n_bytes: int) -> str:
+    """Bytes for people."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= scale:
+            return f"{n_bytes / scale:.1f} {unit}"
+    return f"{n_bytes} bytes"
+
+
+def _no_header(folder: Path) -> InputError:
+    if not folder.is_dir():
+        return InputError(f"{folder} is not a folder; expected one made by sgmcmc.data.convert(source, folder)")
+    if (folder / PROGRESS).exists():
+        return InputError(
+            f"the conversion into {folder} is unfinished; run the same sgmcmc.data.convert call again: "
+            "it goes on where it stopped"
+        )
+    return InputError(f"{folder} has no {HEADER}: it is not a folder of rows; make one with sgmcmc.data.convert(source, folder)")

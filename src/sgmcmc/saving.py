@@ -1,0 +1,111 @@
+"""Where a run stands, written into its folder as it goes on, and found there again by the next process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sgmcmc._types import PyTree
+from sgmcmc.checkpoints.drawfiles import DrawFile
+from sgmcmc.checkpoints.folder import RunFolder
+from sgmcmc.errors import InputError, describe
+from sgmcmc.run import Standing
+from sgmcmc.summaries import Keep, Trace
+
+SAVE_SECONDS = 2.0
+"""Between two checkpoints: what a run that is killed loses at most, and much more than a checkpoint takes."""
+
+WEIGHTS = "weights of the draws"
+"""The file of what each draw counts for, where they do not count the same."""
+
+
+@dataclass
+class FolderSaver:
+    """Saves a run in a folder.
+
+    Attributes:
+        folder: where to.
+        keeps: the run's keep objects by name.
+        params: a tree like the user's parameters.
+        total: iterations that the run is to have, burn-in included.
+        record: what a reader needs beside the draws, from where the run stands.
+        weigh: what draws count for, given how many there are before and after; None where all count the same.
+    """
+
+    folder: RunFolder
+    keeps: Mapping[str, Keep]
+    params: PyTree
+    total: int
+    record: Callable[[Standing], dict[str, Any]]
+    weigh: Callable[[int, int], np.ndarray] | None
+    _last: float = field(default=0.0, init=False)
+    _files: dict[str, DrawFile] = field(default_factory=dict, init=False)
+
+    def store(self, number: int, keep: Keep, seen: PyTree, chained: bool) -> Any:
+        """A file for draws; what is no larger than the parameters goes into the checkpoint itself."""
+        name = list(self.keeps)[number]
+        if type(keep).store is not Trace.store:
+            return None
+        assert isinstance(keep, Trace)
+        self._files[name] = self.folder.draw_file(name, keep.stored_shapes(seen, chained), chained)
+        return self._files[name]
+
+    def resume(self, standing: Standing) -> Standing:
+        """Where an earlier process left the run; without one, the beginning, which is saved so that trouble shows at once."""
+        if self.weigh is not None:
+            self._files[WEIGHTS] = self.folder.draw_file(WEIGHTS, np.zeros((), np.float32), False)
+        last = self.folder.progress(self.params)
+        if last is None:
+            self._commit(standing)
+            return standing
+        saved = last.contents
+        if saved["done"] > self.total:
+            raise InputError(
+                f"{self.folder.path} holds {saved['done']:,} iterations already and this call asks for {self.total:,}; "
+                f"ask for more, or read them with sgmcmc.load({str(self.folder.path)!r})"
+            )
+        for store, state in zip(standing.stores, saved["stores"], strict=True):
+            if state is not None:
+                store.restore(state["of"])
+        self._last = time.monotonic()
+        return Standing(saved["state"], tuple(saved["carries"]), standing.stores, saved["done"], saved["finite"])
+
+    def save(self, standing: Standing, finished: bool) -> None:
+        """Write it down, if the last time is long enough ago, or if the run ends here."""
+        if finished or time.monotonic() - self._last >= SAVE_SECONDS:
+            self._commit(standing)
+
+    def _commit(self, standing: Standing) -> None:
+        stores = [None if isinstance(store, DrawFile) or store is None else {"of": _state(store)} for store in standing.stores]
+        if self.weigh is not None:
+            self._add_weights()
+        contents = {
+            "state": standing.state,
+            "carries": list(standing.carries),
+            "stores": stores,
+            "done": standing.done,
+            "finite": standing.finite,
+            **self.record(standing),
+        }
+        self.folder.commit(contents, self.params)
+        self._last = time.monotonic()
+
+    def _add_weights(self) -> None:
+        """One weight for every draw that was added since the last time."""
+        assert self.weigh is not None
+        weights, draws = self._files[WEIGHTS], next((file for name, file in self._files.items() if name != WEIGHTS), None)
+        made = 0 if draws is None else draws.filled
+        if made > weights.filled:
+            weights.add((made - weights.filled, self.weigh(weights.filled, made)))
+
+
+def _state(store: Any) -> Any:
+    if not (hasattr(store, "state") and hasattr(store, "restore")):
+        raise InputError(
+            f"{describe(store)} of a keep object cannot go into a checkpoint; expected a store with state() and restore(tree)"
+        )
+    return store.state()

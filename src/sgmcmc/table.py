@@ -1,0 +1,201 @@
+"""The dataset as the library sees it: named columns that share their rows, in memory or elsewhere.
+
+A column in memory is a NumPy array. One elsewhere (a file, a memory map, a Zarr array) is anything with a shape, a dtype, and
+slices of rows; nothing of it is read before it is needed.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LARGE_SHARE = 1 / 4
+"""Data on disk of more than this part of the machine's memory are read in order: the system cannot be trusted to hold them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Mapping[str, Any]):
+    """Columns by name, with rows on their first axis.
+
+    Attributes:
+        columns: NumPy arrays where they are in memory.
+        shuffled: whether the rows are in random order already, so that neighbours are no more alike than others.
+        checksum: what identifies the contents, where whoever wrote them has recorded it.
+        checked: whether all numbers are known to be finite.
+    """
+
+    columns: dict[str, Any]
+    shuffled: bool = False
+    checksum: str | None = None
+    checked: bool = False
+
+    def __getitem__(self, name: str) -> Any:
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def n_rows(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def row_bytes(self) -> int:
+        return sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in self.columns.values())
+
+    @property
+    def nbytes(self) -> int:
+        return self.n_rows * self.row_bytes
+
+    @property
+    def in_memory(self) -> bool:
+        return all(isinstance(column, np.ndarray) for column in self.columns.values())
+
+    @property
+    def large(self) -> bool:
+        """Whether it is elsewhere, and too large for the system to keep in memory for us."""
+        return not self.in_memory and self.nbytes > LARGE_SHARE * physical_memory()
+
+    @property
+    def seekable(self) -> bool:
+        """Whether single rows are as quick to get at as the place they are kept allows."""
+        return all(isinstance(column, np.ndarray) or hasattr(column, "will_need") for column in self.columns.values())
+
+    def part(self, start: int, stop: int) -> Table:
+        """Some adjacent rows, without reading them."""
+        return replace(self, columns={name: part_of(column, start, stop) for name, column in self.columns.items()}, checksum=None)
+
+    def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """Some adjacent rows, read."""
+        return {name: column[start:stop] for name, column in self.columns.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """A column of the user's that is not in memory, converted to a dtype JAX computes with as it is read."""
+
+    values: Any
+    dtype: np.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.values.shape)
+
+    def __len__(self) -> int:
+        return self.values.shape[0]
+
+    def __getitem__(self, place: Any) -> np.ndarray:
+        return np.ascontiguousarray(self.values[place], dtype=self.dtype)
+
+    def rows(self, index: np.ndarray, out: np.ndarray) -> None:
+        """Copy the rows of these numbers, one by one: slices are all that is known to work."""
+        for number, row in zip(np.ndindex(*index.shape), index.flat, strict=True):
+            out[number] = self.values[int(row) : int(row) + 1][0]
+
+    def read(self, start: int, out: np.ndarray) -> None:
+        """Copy as many adjacent rows as `out` has."""
+        out[...] = self.values[start : start + len(out)]
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped(Elsewhere):
+    """A memory map of the user's, or a file of numbers with more digits than JAX computes with."""
+
+    def rows(self, index: np.ndarray, out: np.ndarray) -> None:
+        if isinstance(self.values, np.ndarray) and self.values.dtype == self.dtype:
+            np.take(self.values, index, axis=0, out=out, mode="clip")  # clip writes straight into `out`
+        else:
+            out[...] = self.values[index]
+
+    def will_need(self, index: np.ndarray) -> None:
+        """Say in advance which rows will be asked for, where it is known of which file they are a part."""
+        if hasattr(self.values, "will_need"):
+            self.values.will_need(index)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Adjacent rows of a column that is elsewhere."""
+
+    column: Any
+    start: int
+    stop: int
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.column.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.stop - self.start, *self.column.shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, place: Any) -> np.ndarray:
+        if not isinstance(place, slice):
+            return self.column[self.start + range(len(self))[place]]
+        first, last, _ = place.indices(len(self))
+        return self.column[self.start + first : self.start + max(first, last)]
+
+    def rows(self, index: np.ndarray, out: np.ndarray) -> None:
+        """Copy the rows of these numbers."""
+        self.column.rows(index + self.start, out)
+
+    def read(self, start: int, out: np.ndarray) -> None:
+        """Copy as many adjacent rows as `out` has."""
+        self.column.read(self.start + start, out)
+
+    def will_need(self, index: np.ndarray) -> None:
+        """Say in advance which rows will be asked for."""
+        if hasattr(self.column, "will_need"):
+            self.column.will_need(index + self.start)
+
+
+def part_of(column: Any, start: int, stop: int) -> Any:
+    """Adjacent rows of any column, not read."""
+    return column[start:stop] if isinstance(column, np.ndarray) else Part(column, start, stop)
+
+
+def as_table(columns: Mapping[str, Any]) -> Table:
+    """A table of columns that were looked at before."""
+    return columns if isinstance(columns, Table) else Table(dict(columns))
+
+
+def is_mapped(values: Any) -> bool:
+    """Whether an array is a memory map, or a view of one."""
+    while values is not None:
+        if isinstance(values, np.memmap | mmap.mmap):
+            return True
+        values = getattr(values, "base", None)
+    return False
+
+
+def physical_memory() -> int:
+    """Bytes of memory this process may count on: the machine's, or its container's where that is less."""
+    try:
+        installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        installed = 8 << 30
+    try:
+        return min(installed, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no container, or no limit ("max")
+        return installed
