@@ -17,10 +17,11 @@ from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsett
 from sgmcmc.checks import check_count
 from sgmcmc.composition import check_problem
 from sgmcmc.diagnostics import flat_draws, mixing
-from sgmcmc.errors import DivergenceError, SgmcmcWarning
+from sgmcmc.errors import DivergenceError, InputError, SgmcmcWarning
 from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
 from sgmcmc.seeds import as_key, draw_seed, seed_number
+from sgmcmc.strata import is_spread
 from sgmcmc.survey import take_survey
 
 DRAWS_PER_TIME = 8
@@ -85,6 +86,8 @@ def sample(
         check_count("target_ess", target_ess)
     root = as_key(draw_seed() if seed is None else seed)
     posterior, arrays, position = check_problem(log_lik, dataset, params, log_prior, constraints)
+    if is_spread(arrays):
+        raise InputError("sample came with rows in strata; expected a dataset on one process, or a named sampler such as sgldcv")
     number = int(jax.random.randint(root, (), 0, 2**31 - 100))
     survey = take_survey(posterior, arrays, position, number, progress)
     adaptation = Adaptation(posterior, arrays, position, chains, root, number, progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypedDict, get_type_hints
 
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import BAOA, Dynamics, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.errors import InputError, describe
 from sgmcmc.gradients import ControlVariate, Minibatch, Whitened
+from sgmcmc.hosts import together
 from sgmcmc.importance import make_importance_rows
 from sgmcmc.kernel import Kernel
 from sgmcmc.posterior import Posterior, make_transform
@@ -37,7 +39,8 @@ from sgmcmc.result import Result
 from sgmcmc.sampler import Prepared, Sampler, check_run_numbers, named_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.seeds import as_key
-from sgmcmc.sources import make_source
+from sgmcmc.sources import Source, make_source
+from sgmcmc.strata import Stratum, axis_of, is_spread, make_stratum_source, row_count
 from sgmcmc.summaries import Keep
 
 
@@ -137,12 +140,18 @@ def check_problem(
     log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None, constraints: Mapping[str, Any] | None
 ) -> tuple[Posterior, dict[str, np.ndarray], PyTree]:
     """The posterior, the data and the unconstrained start, or what is wrong with them."""
+    check = partial(_check_problem, log_lik, dataset, params, log_prior, constraints)
+    return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
+
+
+def _check_problem(
+    log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None, constraints: Mapping[str, Any] | None
+) -> tuple[Posterior, dict[str, np.ndarray], PyTree]:
     arrays, start = check_dataset(dataset), check_params(params)
     transform = make_transform(constraints, start)
     position = transform.to_position(start)
     check_log_prior(log_prior, start)
-    n_rows = len(next(iter(arrays.values())))
-    posterior = Posterior(log_lik, log_prior, n_rows, transform, log_lik_shape(log_lik, start, arrays))
+    posterior = Posterior(log_lik, log_prior, row_count(arrays), transform, log_lik_shape(log_lik, start, arrays))
     check_log_lik(posterior, position, arrays)
     return posterior, arrays, position
 
@@ -165,6 +174,8 @@ def set_up(
     rows = check_choice("rows", options.get("rows", "random"), ("random", "window", "importance"))
     if rows == "importance" and centre is None:
         raise InputError(f"rows='importance' came with {name}, which has no control variates; expected one of the cv samplers")
+    if is_spread(arrays):
+        _refuse_over_strata(rows, stepsize)
     precondition, progress = options.get("precondition"), check_progress(options.get("progress", True))
     batch_size = _batch_size(options.get("minibatch_size", 0.01), posterior.n_rows, stepsize)
     if variance and batch_size == 1:
@@ -188,20 +199,16 @@ def set_up(
     assert batch_size is not None
     if preparation is not None:
         prepared = Prepared(preparation.position, preparation.est_state, decisions)
-    estimator: Any = Minibatch(posterior, variance) if centre is None else ControlVariate(posterior, variance)
+    probabilities = None if preparation is None else preparation.probabilities
+    source = _source(arrays, batch_size, rows, probabilities)
+    estimator: Any = (Minibatch if centre is None else ControlVariate)(posterior, variance, axis_of(source))
     if preparation is not None and preparation.whitening is not None:
         estimator = Whitened(estimator)
         if isinstance(dynamics, BAOA) and preparation.whitening.dense:
             dynamics = replace(dynamics, curvature=1.0)
-    probabilities = None if preparation is None else preparation.probabilities
-    source = (
-        make_source(arrays, batch_size, rows)
-        if probabilities is None
-        else make_importance_rows(arrays, batch_size, probabilities)
-    )
     settings = {
         "stepsize": schedule.describe(),
-        "minibatch_size": batch_size,
+        "minibatch_size": source.batch_size,
         "n_rows": posterior.n_rows,
         "rows": rows,
         **({} if precondition is None else {"precondition": precondition if isinstance(precondition, str) else "given"}),
@@ -210,6 +217,20 @@ def set_up(
     if centre is not None:
         settings["centre"] = "automatic" if optimiser is None else f"{centre[1]} steps of {optimiser.schedule.describe()}"
     return Sampler(name, Kernel(estimator, dynamics, schedule), source, position, settings, optimiser, prepared)
+
+
+def _source(arrays: Any, batch_size: int, rows: str, probabilities: np.ndarray | None) -> Source:
+    if probabilities is not None:
+        return make_importance_rows(arrays, batch_size, probabilities)
+    return make_stratum_source(arrays, batch_size, rows) if is_spread(arrays) else make_source(arrays, batch_size, rows)
+
+
+def _refuse_over_strata(rows: str, stepsize: Any) -> None:
+    """What needs to see single rows of other processes."""
+    if rows == "importance":
+        raise InputError("rows='importance' came with rows in strata; expected rows='random' or rows='window' there")
+    if isinstance(stepsize, str):
+        raise InputError(f"stepsize={stepsize!r} came with rows in strata; expected a number, for instance one found on a part")
 
 
 def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:

@@ -7,6 +7,7 @@ unbiased for any centre; a close one makes it quiet.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ from sgmcmc.passes import compiled, full_sum
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
 from sgmcmc.sources import gather
+from sgmcmc.strata import Stratum, row_count, sample_stratum
 
 TOLERANCE = 0.05
 """Converged: the centre is within √0.05 = 0.22 posterior standard deviations per parameter, root mean square."""
@@ -81,7 +83,7 @@ class _Objective:
 
     def metric(self, x: np.ndarray, sample: dict[str, np.ndarray], n_rows: int) -> Metric:
         position = as_tree(x, self.like)
-        used = len(next(iter(sample.values())))
+        used = row_count(sample)
         dense = dense_metric(len(x), used)
         information = full_sum(lambda rows: self._fisher(position, rows, dense), sample, extra=4 * len(x))
         return Metric.of(n_rows / used * information, np.asarray(self._curvature(position, dense), np.float64))
@@ -106,7 +108,7 @@ def find_mode(posterior: Posterior, arrays: dict[str, np.ndarray], start: PyTree
     """Search from `start`; bounded work whatever the posterior."""
     x, n_rows = join(start), posterior.n_rows
     sample = subsample(arrays, subsample_size(n_rows, size(start)), seed)
-    used = len(next(iter(sample.values())))
+    used = row_count(sample)
     with Bar(progress, "centre", None, "step") as bar:
         if used < n_rows:
             rough = _Objective(posterior, sample, start, n_rows / used)
@@ -187,10 +189,12 @@ def keeps_climbing(posterior: Posterior, arrays: dict[str, np.ndarray], start: P
     return bool(np.isfinite(values).all() and (np.diff(values) >= -1e-6 * (1 + abs(values[0]))).all())
 
 
-def subsample(arrays: dict[str, np.ndarray], count: int, seed: int) -> dict[str, Any]:
-    """`count` of the rows, in order."""
-    n_rows = len(next(iter(arrays.values())))
+def subsample(arrays: Mapping[str, np.ndarray], count: int, seed: int) -> Any:
+    """`count` of the rows, in order; of a stratum, its share of all processes' rows."""
+    n_rows = row_count(arrays)
     if count >= n_rows:
         return arrays
+    if isinstance(arrays, Stratum):
+        return sample_stratum(arrays, count, seed)
     index = np.sort(np.random.default_rng(seed).choice(n_rows, count, replace=False, shuffle=False))
     return {name: gather(array, index) for name, array in arrays.items()}

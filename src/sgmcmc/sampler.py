@@ -23,7 +23,8 @@ from sgmcmc.diagnostics import Pairs, flat_draws
 from sgmcmc.dynamics import Motion
 from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.failures import divergence, first_not_finite
-from sgmcmc.gradients import WhitenedState, centre_of
+from sgmcmc.gradients import WhitenedState, centre_of, log_posterior
+from sgmcmc.hosts import from_first
 from sgmcmc.kernel import CHAIN_AXES, Kernel, normals
 from sgmcmc.passes import full_log_likelihood
 from sgmcmc.posterior import Posterior
@@ -32,6 +33,7 @@ from sgmcmc.result import Result
 from sgmcmc.run import Loop, n_chains
 from sgmcmc.seeds import as_key, draw_seed, seed_number
 from sgmcmc.sources import Source
+from sgmcmc.strata import axis_of
 from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
 
 ALONE, PAIRS = "kept", "pairs of the diagnostics"
@@ -96,6 +98,12 @@ class Sampler:
         check_progress(progress)
         chains = None if n_chains is None else check_count("n_chains", n_chains)
         root = as_key(draw_seed() if seed is None else seed)
+        if axis_of(self.source) is not None:  # the processes move together
+            numbers = np.asarray(jax.random.key_data(root))
+            root = jax.random.wrap_key_data(
+                np.frombuffer(from_first(numbers.tobytes(), "the seed"), numbers.dtype),
+                impl=jax.random.key_impl(root),
+            )
         position, est_state = self.start, ()
         if self.prepared is not None:
             position, est_state = self.prepared.position, self.prepared.est_state
@@ -167,6 +175,7 @@ class Sampler:
         with Bar(progress, self.name, burn_in + n_iters) as bar:
             outcome = self.loop.run(state, n_iters, burn_in, thin, tuple(keeps.values()), bar, chunk_size)
         told = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin, "n_chains": n_chains(state)}
+        told |= self.loop.layout(state)
         values = dict(zip(keeps, outcome.values, strict=True))
         pairs = values.pop(PAIRS, None)
         result = self._result(outcome.state, keep, values, told)
@@ -290,7 +299,7 @@ class Sampler:
     @cached_property
     def _estimate(self) -> Any:
         def estimate(state: State, batch: Batch) -> jax.Array:
-            return self.kernel.estimator.posterior_at(state.estimator).log_posterior(state.position, batch)
+            return log_posterior(self.kernel.estimator, state.estimator, state.position, batch)
 
         return self.loop.on_one_batch(estimate, CHAIN_AXES, 0)
 
@@ -310,6 +319,8 @@ class Sampler:
             )
 
     def _own_batch(self, batch: Mapping[str, Any]) -> Batch:
+        if axis_of(self.source) is not None:
+            raise InputError("step got a batch, but the rows are in strata, which draw their own; leave batch out")
         missing = sorted(set(self.source.arrays) - set(batch))
         if missing:
             raise InputError(f"batch has no {missing[0]!r}; expected the dataset's names: {', '.join(self.source.arrays)}")

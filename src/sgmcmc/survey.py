@@ -25,6 +25,7 @@ from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing, subsample
 from sgmcmc.passes import compiled, full_gradient, full_sum
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
+from sgmcmc.strata import row_count
 from sgmcmc.whitening import Whitening
 
 
@@ -105,7 +106,7 @@ def _hessian(
     d = size(position)
     hessian = compiled(negative_hessian, posterior)
     used = subsample(arrays, hessian_rows(posterior.n_rows, d), seed)
-    count = len(next(iter(used.values())))
+    count = row_count(used)
     total = full_sum(lambda rows: hessian(position, rows), used, bar, extra=16 * d)
     total = (total + total.T) / 2
     if count == posterior.n_rows:
