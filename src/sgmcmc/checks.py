@@ -16,7 +16,7 @@ from sgmcmc._tree import leaf_names, tree_map
 from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree, Rows
 from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.posterior import Posterior
-from sgmcmc.strata import is_spread
+from sgmcmc.strata import Stratum, is_spread
 
 BLOCK = 1 << 22
 """Numbers looked at together when searching an array for NaN: bounds the memory the search takes."""
@@ -57,7 +57,9 @@ def check_dataset(dataset: Dataset) -> dict[str, np.ndarray]:
     if not arrays:
         raise InputError('dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis')
     check_row_counts(arrays)
-    return replace(dataset, columns=arrays) if is_spread(dataset) else arrays  # pyright: ignore[reportReturnType]: a mapping too
+    if isinstance(dataset, Stratum) and is_spread(dataset):
+        return replace(dataset, columns=arrays)  # pyright: ignore[reportReturnType]: a mapping too
+    return arrays
 
 
 def check_row_counts(arrays: Mapping[str, np.ndarray]) -> int:

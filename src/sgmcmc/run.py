@@ -65,9 +65,7 @@ class Loop:
             return chunk_size
         leaps, itemsize = self.kernel.dynamics.leaps, jnp.result_type(float).itemsize
         chains = n_chains(state) or 1
-        per_step = chains * leaps * self.source.bytes_per_batch + itemsize * self.kernel.noises * size(
-            state.position
-        ) // self.devices(state)
+        per_step = chains * leaps * self.source.bytes_per_batch + itemsize * self.kernel.noises * size(state.position)
         per_device = per_step // self.devices(state)  # each has caches of its own
         affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_device)))
         return min(affordable, power_of_two(n_iters))  # short runs of different lengths share a few programs
@@ -83,7 +81,7 @@ class Loop:
 
     def layout(self, state: State) -> dict[str, int]:
         """The devices that a state's chains lie on, and the strata that the rows are in, for the record."""
-        strata = {"strata": self.source.arrays.count} if isinstance(self.source, StratumRows) else {}
+        strata = {"strata": self.source.stratum.count} if isinstance(self.source, StratumRows) else {}
         return {"devices": self.devices(state), **strata}
 
     def run(
@@ -351,12 +349,9 @@ def _in_step(chunk: Callable[[int], Any], queued: Any) -> tuple[State, PyTree, P
         left = np.repeat(each == steps, n_chains(state) // len(each))  # pyright: ignore[reportOptionalOperand]: chained
         pick = partial(_pick_chains, left)
         report, attempted = again, tree_map(pick, attempted, again["attempted"])
-    numbers = {
-        "steps": steps,
-        "log_posterior": float(np.mean(report["log_posterior"])),
-        "proposal": int(np.min(report["proposal"])),
-    }
-    return state, carries, pieces, {**numbers, "attempted": attempted}
+    log_posterior, proposal = float(np.mean(report["log_posterior"])), int(np.min(report["proposal"]))
+    told = {"steps": steps, "attempted": attempted, "log_posterior": log_posterior, "proposal": proposal}
+    return state, carries, pieces, told
 
 
 def _pick_chains(which: np.ndarray, yes: jax.Array, no: jax.Array) -> np.ndarray:

@@ -100,10 +100,8 @@ class Sampler:
         root = as_key(draw_seed() if seed is None else seed)
         if axis_of(self.source) is not None:  # the processes move together
             numbers = np.asarray(jax.random.key_data(root))
-            root = jax.random.wrap_key_data(
-                np.frombuffer(from_first(numbers.tobytes(), "the seed"), numbers.dtype),
-                impl=jax.random.key_impl(root),
-            )
+            first = np.frombuffer(from_first(numbers.tobytes(), "the seed"), numbers.dtype)
+            root = jax.random.wrap_key_data(jnp.asarray(first), impl=jax.random.key_impl(root))
         position, est_state = self.start, ()
         if self.prepared is not None:
             position, est_state = self.prepared.position, self.prepared.est_state

@@ -83,7 +83,7 @@ class Spread:
             for place, device in enumerate(row)
         ]
 
-        def gathered(part: Source, numbers: PyTree, device: jax.Device) -> PyTree:
+        def gathered(part: Source, numbers: PyTree, device: Any) -> PyTree:
             with jax.default_device(device):
                 plan = part.prepare(numbers, count)
             return tree_map(lambda x: jax.device_put(x, device), plan)
@@ -132,7 +132,7 @@ def strata_of(source: Source) -> int:
 
 def state_specs(chained: bool) -> State:
     """Which leaves of a state lie along the chains."""
-    fields = {name: P(CHAINS) if axis == 0 and chained else P() for name, axis in vars(CHAIN_AXES).items()}
+    fields: dict[str, Any] = {name: P(CHAINS) if axis == 0 and chained else P() for name, axis in vars(CHAIN_AXES).items()}
     return State(**fields)
 
 

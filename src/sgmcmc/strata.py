@@ -18,7 +18,7 @@ import numpy as np
 
 from sgmcmc._types import Batch, PyTree
 from sgmcmc.errors import InputError
-from sgmcmc.sources import HostRows, InMemory, Source, WindowRows, gather, on_device, per_key
+from sgmcmc.sources import HostRows, InMemory, Source, WindowRows, gather, on_device, per_key, starts
 
 STRATA = "strata"
 """The mesh axis over which likelihood terms are summed."""
@@ -100,22 +100,30 @@ def sample_stratum(arrays: Stratum, count: int, seed: int) -> Stratum:
 
 
 @dataclass(frozen=True)
-class HostWindows(WindowRows):
-    """Windows copied by the host while the device works on the chunk before.
+class HostWindows(InMemory):
+    """The windows of `WindowRows`, copied by the host while the device works on the chunk before.
 
     A device array that is sharded over processes has equal parts; strata need not be equal, their minibatches are.
     """
 
+    kind = "window"
     data = ()
 
     @property
-    def bytes_per_batch(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]: a number there, read-only here
+    def bytes_per_batch(self) -> int:
         return self.batch_size * (self.row_bytes + 4)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        return WindowRows(self.arrays, self.batch_size).order
 
     @cached_property
     def shuffled(self) -> dict[str, np.ndarray]:
         """The rows in their shuffled order, so that a window is one stretch of memory."""
         return {name: gather(array, self.order) for name, array in self.arrays.items()}
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        return starts(keys, self.n_rows)
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         capacity = len(drawn)
@@ -136,31 +144,35 @@ class StratumRows:
     its weight is an argument of that loop, so that all processes compile the same program.
     """
 
-    arrays: Stratum
-    parts: dict[int, InMemory]
+    stratum: Stratum
+    parts: dict[int, Source]
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self.stratum  # pyright: ignore[reportReturnType]: a mapping too
 
     @property
     def kind(self) -> str:
         return self.inner.kind
 
     @property
-    def inner(self) -> InMemory:
+    def inner(self) -> Source:
         """Any of the strata: they have the same sizes."""
         return next(iter(self.parts.values()))
 
     @property
     def batch_size(self) -> int:
         """Rows that all strata draw together."""
-        return self.inner.batch_size * self.arrays.count
+        return self.inner.batch_size * self.stratum.count
 
     @property
     def n_rows(self) -> int:
         """Rows of this process."""
-        return self.arrays.row_counts[self.arrays.process]
+        return self.stratum.row_counts[self.stratum.process]
 
     @property
     def bytes_per_batch(self) -> int:
-        return self.inner.bytes_per_batch  # pyright: ignore[reportAttributeAccessIssue]: all kinds of rows have it
+        return self.inner.bytes_per_batch
 
     @cached_property
     def data(self) -> PyTree:
