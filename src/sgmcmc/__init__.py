@@ -9,7 +9,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-from sgmcmc import data
+from sgmcmc import data, hosts
 from sgmcmc._types import Batch, State
 from sgmcmc.auto import sample
 from sgmcmc.composition import RunOptions, SetupOptions
@@ -65,6 +65,7 @@ __all__ = [
     "data",
     "distributions",
     "get_dataset",
+    "hosts",
     "load",
     "sample",
     "sghmc",

@@ -20,11 +20,12 @@ from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checks import check_count
 from sgmcmc.composition import check_problem, identify
 from sgmcmc.diagnostics import flat_draws, mixing
-from sgmcmc.errors import DivergenceError, SgmcmcWarning
+from sgmcmc.errors import DivergenceError, InputError, SgmcmcWarning
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
 from sgmcmc.seeds import as_key, draw_seed
+from sgmcmc.strata import is_spread
 from sgmcmc.survey import take_survey
 from sgmcmc.table import Table
 
@@ -94,6 +95,8 @@ def sample(
         check_count("target_ess", target_ess)
     seed = None if seed is None else as_key(seed)
     posterior, arrays, position = check_problem(log_lik, dataset, params, log_prior, constraints, progress)
+    if is_spread(arrays):
+        raise InputError("sample came with rows in strata; expected a dataset on one process, or a named sampler such as sgldcv")
     if checkpoint is None:
         root = as_key(draw_seed()) if seed is None else seed
         return _sampled(posterior, arrays, position, draws, chains, target_ess, root, progress)

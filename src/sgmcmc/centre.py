@@ -21,6 +21,7 @@ from sgmcmc.progress import Bar, Progress
 from sgmcmc.run import Loop
 from sgmcmc.schedules import Schedule
 from sgmcmc.sources import Source
+from sgmcmc.strata import axis_of
 from sgmcmc.table import as_table
 
 SEARCH_CHAIN = 2**31 - 1
@@ -67,7 +68,7 @@ def warn_of_distance(distance: float) -> None:
 def _stochastic_ascent(
     posterior: Posterior, source: Source, start: PyTree, optimiser: PaperOptimiser, key: jax.Array, progress: Progress
 ) -> PyTree:
-    loop = Loop(Kernel(Minibatch(posterior), Ascent(), optimiser.schedule), source)
+    loop = Loop(Kernel(Minibatch(posterior, axis=axis_of(source)), Ascent(), optimiser.schedule), source)
     raw = jax.random.key_data(key)
     data, plan = source.data, loop.prepare(raw, -1)
 

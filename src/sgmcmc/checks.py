@@ -54,6 +54,8 @@ def check_dataset(dataset: Dataset) -> Table:
 
     What is in memory is copied only where that needs a copy; what is not is left where it is.
     """
+    if isinstance(dataset, Table):
+        return dataset
     if isinstance(dataset, str | Path):
         dataset = open_rows(dataset)
     if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):

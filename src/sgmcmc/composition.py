@@ -34,6 +34,8 @@ from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import BAOA, Dynamics, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.gradients import ControlVariate, Minibatch, Whitened
+from sgmcmc.hosts import together
+from sgmcmc.importance import Importance
 from sgmcmc.kernel import Kernel
 from sgmcmc.passes import look_over
 from sgmcmc.posterior import Posterior, make_transform
@@ -43,9 +45,10 @@ from sgmcmc.result import Result
 from sgmcmc.sampler import Prepared, Sampler, check_run_numbers, keep_texts, named_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.seeds import as_key
-from sgmcmc.sources import make_source, usual_rows
+from sgmcmc.sources import Source, make_source, usual_rows
+from sgmcmc.strata import axis_of, is_spread, make_stratum_source
 from sgmcmc.summaries import Keep
-from sgmcmc.table import Table, physical_memory
+from sgmcmc.table import Stratum, Table, physical_memory
 
 
 class SetupOptions(TypedDict, total=False):
@@ -152,11 +155,19 @@ def check_problem(
     progress: Progress = False,
 ) -> tuple[Posterior, Table, PyTree]:  # fmt: skip
     """The posterior, the data and the unconstrained start, or what is wrong with them."""
+    check = partial(_check_problem, log_lik, dataset, params, log_prior, constraints, progress)
+    return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
+
+
+def _check_problem(
+    log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None, constraints: Mapping[str, Any] | None,
+    progress: Progress,
+) -> tuple[Posterior, Table, PyTree]:  # fmt: skip
     arrays, start = check_dataset(dataset), check_params(params)
     transform = make_transform(constraints, start)
     position = transform.to_position(start)
     check_log_prior(log_prior, start)
-    posterior = Posterior(log_lik, log_prior, arrays.n_rows, transform, log_lik_shape(log_lik, start, arrays))
+    posterior = Posterior(log_lik, log_prior, arrays.total_rows, transform, log_lik_shape(log_lik, start, arrays))
     check_log_lik(posterior, position, arrays)
     return posterior, look_over(arrays, progress), position
 
@@ -187,6 +198,8 @@ def set_up(
         log_lik, dataset, params, options.get("log_prior"), options.get("constraints"), progress
     )
     rows, decisions = _rows(options.get("rows"), arrays, name, centre is not None)
+    if is_spread(arrays):
+        _refuse_over_strata(rows, stepsize)
     batch_size = _batch_size(options.get("minibatch_size", 0.01), posterior.n_rows, stepsize)
     if variance and batch_size == 1:
         raise InputError("noise_estimate='fisher' needs a variance over rows; expected minibatch_size of at least 2")
@@ -222,16 +235,16 @@ def set_up(
     assert batch_size is not None
     if preparation is not None:
         prepared = Prepared(preparation.position, preparation.est_state)
-    estimator: Any = Minibatch(posterior, variance) if centre is None else ControlVariate(posterior, variance)
+    choice = None if preparation is None else preparation.choice
+    source = _source(arrays, batch_size, rows, choice)
+    estimator: Any = (Minibatch if centre is None else ControlVariate)(posterior, variance, axis_of(source))
     if preparation is not None and preparation.whitening is not None:
         estimator = Whitened(estimator)
         if isinstance(dynamics, BAOA) and preparation.whitening.dense:
             dynamics = replace(dynamics, curvature=1.0)
-    choice = None if preparation is None else preparation.choice
-    source = make_source(arrays, batch_size, rows) if choice is None else choice.source(batch_size)
     settings = {
         "stepsize": schedule.describe(),
-        "minibatch_size": batch_size,
+        "minibatch_size": source.batch_size,
         "n_rows": posterior.n_rows,
         "rows": rows,
         **({} if precondition is None else {"precondition": precondition if isinstance(precondition, str) else "given"}),
@@ -292,6 +305,22 @@ def _rows(wanted: Any, table: Table, name: str, centred: bool) -> tuple[str, Dec
     how = "contiguous windows of the order they are in" if rows == "window" else "one by one at random"
     size = f"{table.nbytes / 2**30:.1f} GB on disk, on a machine with {physical_memory() / 2**30:.0f} GB of memory"
     return rows, Decisions().and_then("rows", rows, f"The data are {size}: rows are read as {how}.")
+
+
+def _source(arrays: Table, batch_size: int, rows: str, choice: Importance | None) -> Source:
+    if choice is not None:
+        return choice.source(batch_size)
+    if isinstance(arrays, Stratum) and arrays.count > 1:
+        return make_stratum_source(arrays, batch_size, rows)
+    return make_source(arrays, batch_size, rows)
+
+
+def _refuse_over_strata(rows: str, stepsize: Any) -> None:
+    """What needs to see single rows of other processes."""
+    if rows == "importance":
+        raise InputError("rows='importance' came with rows in strata; expected rows='random' or rows='window' there")
+    if isinstance(stepsize, str):
+        raise InputError(f"stepsize={stepsize!r} came with rows in strata; expected a number, for instance one found on a part")
 
 
 def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:

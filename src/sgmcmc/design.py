@@ -270,7 +270,7 @@ def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP)
 def largest_curvature(posterior: Posterior, arrays: Table, whitening: Whitening, seed: int) -> float:
     """The largest eigenvalue of the curvature in the variables of a whitening, by power iteration on some rows."""
     rows = subsample(arrays, POWER_ROWS, seed)
-    scale = posterior.n_rows / rows.n_rows
+    scale = posterior.n_rows / rows.total_rows
     times, prior = compiled(_curvature_times, posterior), compiled(_prior_times, posterior)
     v = np.random.default_rng(seed).standard_normal(size(whitening.origin))
     value = 1.0

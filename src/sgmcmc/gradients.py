@@ -1,6 +1,10 @@
 """Estimators of the gradient of the log posterior. They see rows and positions, never noise.
 
 `estimate(position, batch, est_state)` returns the gradient, the estimator's next state, and what it knows of its own noise.
+
+Where the rows are in strata, each device estimates its own stratum's likelihood terms, and `axis` names the mesh axis over
+which they are summed. The sum is taken of gradients, never differentiated: a derivative of it would count every stratum
+as often as there are strata.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from sgmcmc._tree import tree_map
+from sgmcmc._tree import flat, split, tree_map
 from sgmcmc._types import Batch, PyTree
 from sgmcmc.posterior import Posterior
 from sgmcmc.whitening import Whitening, whitened
@@ -28,6 +32,11 @@ class Estimator(Protocol):
         """Whether its state holds a `Centre`."""
         ...
 
+    @property
+    def axis(self) -> str | None:
+        """The mesh axis over which likelihood terms are summed; None where one device sees the whole minibatch."""
+        ...
+
     def posterior_at(self, est_state: Any) -> Posterior:
         """The posterior as a function of what moves."""
         ...
@@ -41,6 +50,7 @@ class Minibatch:
 
     posterior: Posterior
     with_variance: bool = False
+    axis: str | None = None
     centred = False
 
     def posterior_at(self, est_state: Any) -> Posterior:
@@ -50,8 +60,12 @@ class Minibatch:
         if self.with_variance:
             rows = self.posterior.row_gradients(position, batch.rows)
             prior = jax.grad(self.posterior.log_density_prior)(position)
-            return (*_sum_of_rows(prior, rows, batch, self.posterior.n_rows, est_state),)
-        return jax.grad(self.posterior.log_posterior)(position, batch), est_state, {}
+            return (*_sum_of_rows(prior, rows, batch, self.axis, est_state),)
+        if self.axis is None:
+            return jax.grad(self.posterior.log_posterior)(position, batch), est_state, {}
+        prior = jax.grad(self.posterior.log_density_prior)(position)
+        likelihood = over_strata(jax.grad(self.posterior.log_likelihood)(position, batch), self.axis)
+        return tree_map(jnp.add, prior, likelihood), est_state, {}
 
 
 @jax.tree_util.register_dataclass
@@ -81,6 +95,7 @@ class ControlVariate:
 
     posterior: Posterior
     with_variance: bool = False
+    axis: str | None = None
     centred = True
 
     def posterior_at(self, est_state: Any) -> Posterior:
@@ -93,10 +108,11 @@ class ControlVariate:
         if self.with_variance:
             here, there = (self.posterior.row_gradients(p, batch.rows) for p in (position, centre.position))
             differences = tree_map(jnp.subtract, here, there)
-            return (*_sum_of_rows(constant, differences, batch, self.posterior.n_rows, est_state),)
+            return (*_sum_of_rows(constant, differences, batch, self.axis, est_state),)
         gradient = jax.grad(self.posterior.log_likelihood)
         here, there = gradient(position, batch), gradient(centre.position, batch)
-        return tree_map(lambda c, a, b: c + (a - b), constant, here, there), est_state, {}
+        differences = over_strata(tree_map(jnp.subtract, here, there), self.axis)
+        return tree_map(jnp.add, constant, differences), est_state, {}
 
 
 @jax.tree_util.register_dataclass
@@ -122,6 +138,10 @@ class Whitened:
     def centred(self) -> bool:
         return self.inner.centred
 
+    @property
+    def axis(self) -> str | None:
+        return self.inner.axis
+
     def posterior_at(self, est_state: WhitenedState) -> Posterior:
         return whitened(self.inner.posterior, est_state.whitening)
 
@@ -142,17 +162,31 @@ def centre_of(est_state: Any) -> Centre | None:
     return inner if isinstance(inner, Centre) else None
 
 
+def log_posterior(estimator: Estimator, est_state: Any, position: PyTree, batch: Batch) -> jax.Array:
+    """The estimate from one minibatch of the log posterior, of all strata where there are several."""
+    posterior = estimator.posterior_at(est_state)
+    if estimator.axis is None:
+        return posterior.log_posterior(position, batch)
+    return over_strata(posterior.log_likelihood(position, batch), estimator.axis) + posterior.log_density_prior(position)
+
+
+def over_strata(tree: PyTree, axis: str | None) -> PyTree:
+    """The sum of a tree over the strata, in one message however many leaves it has."""
+    return tree if axis is None else split(jax.lax.psum(flat(tree), axis), tree)
+
+
 def _sum_of_rows(
-    constant: PyTree, rows: PyTree, batch: Batch, n_rows: int, est_state: PyTree
+    constant: PyTree, rows: PyTree, batch: Batch, axis: str | None, est_state: PyTree
 ) -> tuple[PyTree, PyTree, dict[str, Any]]:
     """The estimate from its rows' terms, and its variance, n times the sample variance of the weighted terms.
 
-    That is for rows drawn independently; uniform rows, drawn without replacement, have 1 - n/N of it.
+    That is for rows drawn independently; uniform rows, drawn without replacement, have 1 - n/N of it, N/n being their weight.
     """
     n = batch.index.shape[0]
     alike = batch.weight.ndim == 0
     weights = jnp.broadcast_to(batch.weight, (n,))
-    gradient = tree_map(lambda c, g: c + jnp.tensordot(weights, g, axes=1), constant, rows)
-    scale = n * (1 - n / n_rows if alike else 1)
+    likelihood = tree_map(lambda g: jnp.tensordot(weights, g, axes=1), rows)
+    scale = n * (1 - 1 / batch.weight if alike else 1)
     variance = tree_map(lambda g: scale * jnp.var(jax.vmap(jnp.multiply)(weights, g), axis=0, ddof=1), rows)
-    return gradient, est_state, {"variance": variance}
+    likelihood, variance = over_strata((likelihood, variance), axis)
+    return tree_map(jnp.add, constant, likelihood), est_state, {"variance": variance}

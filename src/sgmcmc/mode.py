@@ -81,7 +81,7 @@ class _Objective:
 
     def metric(self, x: np.ndarray, sample: Table, n_rows: int) -> Metric:
         position = as_tree(x, self.like)
-        used = sample.n_rows
+        used = sample.total_rows
         dense = dense_metric(len(x), used)
         information = full_sum(lambda rows: self._fisher(position, rows, dense), sample, extra=4 * len(x))
         return Metric.of(n_rows / used * information, np.asarray(self._curvature(position, dense), np.float64))
@@ -106,7 +106,7 @@ def find_mode(posterior: Posterior, arrays: Table, start: PyTree, seed: int, pro
     """Search from `start`; bounded work whatever the posterior."""
     x, n_rows = join(start), posterior.n_rows
     sample = subsample(arrays, subsample_size(n_rows, size(start)), seed)
-    used = sample.n_rows
+    used = sample.total_rows
     with Bar(progress, "centre", None, "step") as bar:
         if used < n_rows:
             rough = _Objective(posterior, sample, start, n_rows / used)

@@ -16,11 +16,12 @@ import numpy as np
 from sgmcmc._tree import tree_map
 from sgmcmc._types import PyTree, Rows
 from sgmcmc.checks import check_block
+from sgmcmc.hosts import sum_over_processes
 from sgmcmc.posterior import Posterior
 from sgmcmc.prefetch import ahead
 from sgmcmc.progress import Bar, Progress
 from sgmcmc.sources import blocks
-from sgmcmc.table import Table, as_table
+from sgmcmc.table import Stratum, Table, as_table
 
 BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
@@ -55,14 +56,14 @@ def look_over(table: Table, progress: Progress) -> Table:
 
 
 def full_sum(function: Callable[[Rows], PyTree], arrays: Mapping[str, Any], bar: Bar | None = None, extra: int = 0) -> PyTree:
-    """Σ over blocks of `function(rows)`, a compiled function of the rows, in float64."""
+    """Σ over blocks of `function(rows)`, a compiled function of the rows, in float64; of a stratum, over all processes' rows."""
     total: Any = None
     for rows in all_rows(arrays, extra):
         part = tree_map(lambda x: np.asarray(x, np.float64), function(rows))
         total = part if total is None else tree_map(np.add, total, part)
         if bar is not None:
             bar.update(len(next(iter(rows.values()))))
-    return total
+    return sum_over_processes(total) if isinstance(arrays, Stratum) else total
 
 
 def full_gradient(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any], bar: Bar | None = None) -> PyTree:

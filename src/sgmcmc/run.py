@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
 
 from sgmcmc._tree import all_finite, size, split, tree_map, where
 from sgmcmc._types import Batch, PyTree, State
 from sgmcmc.errors import SgmcmcError
+from sgmcmc.gradients import log_posterior
+from sgmcmc.hosts import waiting_for_peers
 from sgmcmc.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
 from sgmcmc.prefetch import Ahead
 from sgmcmc.progress import Bar
 from sgmcmc.signals import stoppable
 from sgmcmc.sources import Source, on_device
+from sgmcmc.spread import CHAINS, Spread, make_spread, specs_along_chains, state_specs, strata_of
+from sgmcmc.strata import StratumRows
 from sgmcmc.summaries import Keep, seen_by
 
 LARGEST_CHUNK = 1000
@@ -110,8 +118,23 @@ class Loop:
         leaps, itemsize = self.kernel.dynamics.leaps, jnp.result_type(float).itemsize
         chains = n_chains(state) or 1
         per_step = chains * leaps * self.source.bytes_per_batch + itemsize * self.kernel.noises * size(state.position)
-        affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_step)))
+        per_device = per_step // self.devices(state)  # each has caches of its own
+        affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_device)))
         return min(affordable, power_of_two(n_iters))  # short runs of different lengths share a few programs
+
+    def spread(self, chains: int | None) -> Spread | None:
+        """How so many chains lie on the devices; None where one device does it all."""
+        return make_spread(chains, strata_of(self.source))
+
+    def devices(self, state: State) -> int:
+        """Devices over which a state's chains are spread."""
+        spread = self.spread(n_chains(state))
+        return 1 if spread is None else spread.devices
+
+    def layout(self, state: State) -> dict[str, int]:
+        """The devices that a state's chains lie on, and the strata that the rows are in, for the record."""
+        strata = {"strata": self.source.stratum.count} if isinstance(self.source, StratumRows) else {}
+        return {"devices": self.devices(state), **strata}
 
     def run(
         self,
@@ -134,24 +157,30 @@ class Loop:
         key, first_step = state.key, int(state.step)
         run = self._standing(state, n_iters // thin, keeps, saver, chained)
         bar.update(run.done)
+        spread = self.spread(n_chains(state))
+        shared = spread is not None and spread.over_processes
+        carried = None if spread is None else _keep_specs(keeps, state, capacity, chained)[0]
         failed, error, interrupted, pace = None, None, False, _Pace(capacity)
         # The random numbers of a chunk's rows are queued before the chunk that precedes it, or they would wait for it.
-        with Ahead(self.source.prepare) as rows, stoppable(terminated=saver is not None) as stop:
+        with Ahead(partial(self.gather, spread=spread)) as rows, stoppable(terminated=saver is not None) as stop:
             try:
                 if run.done < total:
                     rows.ask(self.draw(key, first_step + run.done, capacity), min(pace.count, total - run.done))
-                while run.done < total and failed is None and not stop.asked:
+                while run.done < total and failed is None and not pace.ended:
                     count = min(pace.count, total - run.done)
                     upcoming = min(pace.upcoming, total - run.done - count)
-                    plan = on_device(rows.get())
+                    plan = self.placed(rows.get(), spread, chained)
                     if upcoming:
                         rows.ask(self.draw(key, first_step + run.done + count, capacity), upcoming)
-                    state_after, carries_after, pieces, report = self._chunk(
-                        run.state, run.carries, self.source.data, plan, count, first_step + burn_in, thin,
-                        capacity=capacity, keeps=keeps, chained=chained,
+                    chunk = partial(
+                        self._call_chunk, carried, run.state, run.carries, plan, first_step + burn_in, thin, pace.proposal,
+                        capacity=capacity, keeps=keeps, chained=chained, spread=spread,
                     )  # fmt: skip
-                    pace.start()
-                    steps, log_posterior = int(report["steps"]), float(report["log_posterior"])
+                    with _watched(spread, f"iterations {first_step + run.done + 1} to {first_step + run.done + count}"):
+                        queued = chunk(count)
+                        pace.start()
+                        state_after, carries_after, pieces, report = _in_step(chunk, queued)
+                    steps, log_posterior = report["steps"], report["log_posterior"]
                     # From here on the chunk counts: what ends the run before leaves all as it was, what comes after nothing out.
                     run.state, run.carries, run.done = state_after, carries_after, run.done + steps
                     run.finite = run.finite and math.isfinite(log_posterior)
@@ -159,16 +188,16 @@ class Loop:
                         if store is not None:
                             store.add(piece)
                     failed = report["attempted"] if steps < count else None
+                    pace.stop(count, stop.asked, report["proposal"] if shared else None)
                     if saver is not None:
-                        saver.save(run, finished=run.done >= total or failed is not None or stop.asked)
-                    pace.stop(count)
+                        saver.save(run, finished=run.done >= total or failed is not None or pace.ended)
                     bar.update(steps, log_posterior=log_posterior)
             except KeyboardInterrupt:
                 interrupted = True
             except SgmcmcError as raised:
                 error = raised
         values = run.values(keeps, chained)
-        stopped = interrupted or (stop.asked and run.done < total)
+        stopped = interrupted or (pace.ended and run.done < total)
         return Outcome(run.state, values, max(0, run.done - burn_in) // thin, failed, stopped, run.finite, error)
 
     def _standing(self, state: State, looks: int, keeps: tuple[Keep, ...], saver: Saver | None, chained: bool) -> Standing:
@@ -183,7 +212,16 @@ class Loop:
 
     def prepare(self, key: jax.Array, step: int) -> PyTree:
         """The minibatches of the iteration after `step`: axes iteration, (chain,) leap."""
-        return on_device(self.source.prepare(self.draw(key, step, 1), 1))
+        spread = self.spread(None) if strata_of(self.source) else None
+        return self.placed(self.gather(self.draw(key, step, 1), 1, spread), spread, key.ndim == 2)
+
+    def gather(self, drawn: PyTree, count: int, spread: Spread | None) -> PyTree:
+        """The minibatches of `count` iterations from their random part, on the host."""
+        return self.source.prepare(drawn, count) if spread is None else spread.gather(self.source, drawn, count)
+
+    def placed(self, plan: PyTree, spread: Spread | None, chained: bool) -> PyTree:
+        """The same where the devices need them."""
+        return on_device(plan) if spread is None else spread.put(self.source, plan, chained)
 
     def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
         """The random part of the `capacity` iterations after `step`, queued on the device. A short chunk does not need them
@@ -193,12 +231,51 @@ class Loop:
 
     @cached_property
     def _chunk(self) -> Any:
-        return jax.jit(self._chunk_traced, static_argnames=("capacity", "keeps", "chained"))
+        return jax.jit(self._chunk_traced, static_argnames=("capacity", "keeps", "chained", "spread"))
+
+    def _call_chunk(
+        self, carried: PyTree, state: State, carries: PyTree, plan: PyTree, skip: int, thin: int, proposal: int, count: int,
+        *, capacity: int, keeps: tuple[Keep, ...], chained: bool, spread: Spread | None,
+    ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
+        """A chunk, queued; with arrays of this process, whatever the devices it runs on."""
+        call = partial(self._chunk, capacity=capacity, keeps=keeps, chained=chained, spread=spread)
+        if spread is None:
+            return call(state, carries, self.source.data, plan, count, skip, thin, proposal)
+        state, carries = spread.place((state, carries), (state_specs(chained), carried))
+        proposals = spread.place(np.full(max(1, strata_of(self.source)), proposal, np.int32), spread.data_spec(self.source))
+        return spread.taken(call(state, carries, self._data_on(spread), plan, count, skip, thin, proposals))
+
+    def _data_on(self, spread: Spread) -> PyTree:
+        """The source's data on the devices of a spread: put there once."""
+        if spread not in self._placed:
+            self._placed[spread] = spread.place(self.source.data, spread.data_spec(self.source))
+        return self._placed[spread]
+
+    @cached_property
+    def _placed(self) -> dict[Spread, PyTree]:
+        return {}
 
     def _chunk_traced(
-        self, state: State, carries: PyTree, data: PyTree, plan: PyTree, count: jax.Array, skip: jax.Array, thin: jax.Array,
+        self, state: State, carries: PyTree, data: PyTree, plan: PyTree, *numbers: jax.Array,
+        capacity: int, keeps: tuple[Keep, ...], chained: bool, spread: Spread | None,
+    ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
+        chunk = partial(self._chunk_of_one_device, capacity=capacity, keeps=keeps, chained=chained)
+        if spread is None:
+            return chunk(state, carries, data, plan, *numbers)
+        states, (carried, pieces) = state_specs(chained), _keep_specs(keeps, state, capacity, chained)
+        source = self.source
+        report = {"steps": P(CHAINS), "attempted": P(CHAINS) if chained else P(), "log_posterior": P(CHAINS), "proposal": P()}
+        data_spec, plan_spec = spread.data_spec(source), spread.plan_spec(source, chained)
+        given = (states, carried, data_spec, plan_spec, P(), P(), P(), data_spec)
+        return spread.map(chunk, given, (states, carried, pieces, report))(state, carries, data, plan, *numbers)
+
+    def _chunk_of_one_device(
+        self, state: State, carries: PyTree, data: PyTree, plan: PyTree, count: Any, skip: Any, thin: Any, proposal: Any,
         *, capacity: int, keeps: tuple[Keep, ...], chained: bool,
     ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
+        """A chunk of the chains that one device has. It stops when one of these leaves the finite numbers: devices do not ask
+        each other at every step.
+        """
         advance = self.advance(chained)
         noise = self.noise(state, state.step + 1 + jnp.arange(capacity))
         opened = zip(keeps, carries, strict=True)
@@ -223,7 +300,13 @@ class Loop:
         steps, _, state, attempted, works = jax.lax.while_loop(goes_on, iteration, loop)
         carries, pieces = zip(*map(lambda keep, w: keep.close(w), keeps, works), strict=True) if keeps else ((), ())
         last = _pick(plan, jnp.maximum(steps - 1, 0))
-        report = {"steps": steps, "attempted": attempted, "log_posterior": self.log_posterior(state, data, last, chained)}
+        axis = self.kernel.estimator.axis
+        report = {
+            "steps": steps[None],
+            "attempted": attempted,
+            "log_posterior": self.log_posterior(state, data, last, chained)[None],
+            "proposal": proposal if axis is None else jax.lax.pmin(proposal, axis),
+        }
         return state, carries, pieces, report
 
     def advance(self, chained: bool) -> Any:
@@ -243,10 +326,9 @@ class Loop:
 
     def log_posterior(self, state: State, data: PyTree, entry: PyTree, chained: bool) -> jax.Array:
         """The minibatch estimate of the log posterior, averaged over chains, on the first minibatch of an entry."""
-        posterior = self.kernel.estimator.posterior_at(state.estimator)
 
         def one(position: PyTree, entry: PyTree) -> jax.Array:
-            return posterior.log_posterior(position, self.source.take(data, _pick(entry, 0)))
+            return log_posterior(self.kernel.estimator, state.estimator, position, self.source.take(data, _pick(entry, 0)))
 
         return jnp.mean(jax.vmap(one)(state.position, entry)) if chained else one(state.position, entry)
 
@@ -254,12 +336,11 @@ class Loop:
     def single_step(self) -> Any:
         """One compiled iteration on the library's minibatches."""
 
-        @partial(jax.jit, static_argnames="chained")
         def step(state: State, data: PyTree, plan: PyTree, *, chained: bool) -> State:
             noise = self.noise(state, state.step[None] + 1)[0]
             return self.advance(chained)(state, data, _pick(plan, 0), noise)
 
-        return step
+        return self._in_all_strata(step)
 
     @cached_property
     def step_on(self) -> Any:
@@ -278,7 +359,6 @@ class Loop:
     def on_one_batch(self, function: Any, axes: PyTree, out_axes: PyTree) -> Any:
         """Compile `function(argument, batch)` of one chain for one chain or all, on the first minibatch of a plan."""
 
-        @partial(jax.jit, static_argnames="chained")
         def call(argument: PyTree, data: PyTree, plan: PyTree, *, chained: bool) -> PyTree:
             def one(argument: PyTree, entry: PyTree) -> PyTree:
                 return function(argument, self.source.take(data, _pick(entry, 0)))
@@ -286,25 +366,83 @@ class Loop:
             mapped = jax.vmap(one, in_axes=(axes, 0), out_axes=out_axes) if chained else one
             return mapped(argument, _pick(plan, 0))
 
-        return call
+        return self._in_all_strata(call)
+
+    def _in_all_strata(self, call: Callable[..., PyTree]) -> Callable[..., PyTree]:
+        """Compile `call(argument, data, plan, chained)`, for the devices of all strata where there are any."""
+        spread = self.spread(None) if strata_of(self.source) else None
+        if spread is None:
+            return jax.jit(call, static_argnames="chained")
+        given = (P(), spread.data_spec(self.source), spread.plan_spec(self.source, False))
+
+        @partial(jax.jit, static_argnames="chained")
+        def compiled(*arguments: PyTree, chained: bool) -> PyTree:
+            return spread.map(partial(call, chained=chained), given, P())(*arguments)
+
+        def called(argument: PyTree, _: PyTree, plan: PyTree, *, chained: bool) -> PyTree:
+            with _watched(spread, "one minibatch"):
+                value = compiled(spread.place(argument, P()), self._data_on(spread), plan, chained=chained)
+                return spread.taken(jax.block_until_ready(value))
+
+        return called
 
 
 class _Pace:
     """How many iterations to ask of a chunk, so that it takes about `CHUNK_SECONDS`; the next one is decided a chunk ahead."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity, self._clock = capacity, 0.0
-        self.count = self.upcoming = min(8, capacity)
+        self._capacity, self._clock, self.ended = capacity, 0.0, False
+        self.count = self.upcoming = self.proposal = min(8, capacity)
 
     def start(self) -> None:
         """The chunk was handed over (and compiled, if it was the first)."""
         self._clock = time.perf_counter()
 
-    def stop(self, count: int) -> None:
-        """It is back."""
+    def stop(self, count: int, asked_to_end: bool, agreed: int | None = None) -> None:
+        """It is back. Several processes keep one pace: the smallest `proposal`, `agreed` upon in the chunk that came back; who
+        is asked to end proposes 0, so that all end together.
+        """
         seconds = (time.perf_counter() - self._clock) / count
-        self.count, affordable = self.upcoming, int(CHUNK_SECONDS / seconds)
-        self.upcoming = max(1, min(self._capacity, affordable))
+        self.proposal = 0 if asked_to_end else max(1, min(self._capacity, int(CHUNK_SECONDS / seconds)))
+        decided = self.proposal if agreed is None else agreed
+        self.ended = decided == 0
+        self.count, self.upcoming = self.upcoming, max(1, decided)
+
+
+def _keep_specs(keeps: tuple[Keep, ...], state: State, capacity: int, chained: bool) -> tuple[PyTree, PyTree]:
+    """Where the chains are in what keep objects carry, and in what they hand over."""
+
+    def closed(state: State) -> list[tuple[PyTree, PyTree]]:
+        seen = [(keep, seen_by(keep, state)) for keep in keeps]
+        return [keep.close(keep.open(keep.begin(one, chained), one, capacity, chained)) for keep, one in seen]
+
+    specs = specs_along_chains(closed, state, chained)
+    return tuple(carry for carry, _ in specs), tuple(piece for _, piece in specs)
+
+
+def _in_step(chunk: Callable[[int], Any], queued: Any) -> tuple[State, PyTree, PyTree, dict[str, Any]]:
+    """A chunk's results, all devices at the same step. Where the chains of some left the finite numbers, the others went on
+    without them: the chunk is computed again up to there, which gives the same numbers.
+    """
+    state, carries, pieces, report = queued
+    each = np.asarray(report["steps"])
+    steps, attempted = int(each.min()), report["attempted"]
+    if steps < each.max():
+        state, carries, pieces, again = chunk(steps)
+        left = np.repeat(each == steps, n_chains(state) // len(each))  # pyright: ignore[reportOptionalOperand]: chained
+        pick = partial(_pick_chains, left)
+        report, attempted = again, tree_map(pick, attempted, again["attempted"])
+    log_posterior, proposal = float(np.mean(report["log_posterior"])), int(np.min(report["proposal"]))
+    told = {"steps": steps, "attempted": attempted, "log_posterior": log_posterior, "proposal": proposal}
+    return state, carries, pieces, told
+
+
+def _pick_chains(which: np.ndarray, yes: jax.Array, no: jax.Array) -> np.ndarray:
+    return np.where(which.reshape(-1, *(1,) * (yes.ndim - 1)), np.asarray(yes), np.asarray(no))
+
+
+def _watched(spread: Spread | None, what: str) -> AbstractContextManager[None]:
+    return waiting_for_peers(what) if spread is not None and spread.over_processes else nullcontext()
 
 
 def power_of_two(count: int) -> int:

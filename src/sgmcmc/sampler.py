@@ -26,7 +26,8 @@ from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import Motion
 from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.failures import divergence, first_not_finite, with_result
-from sgmcmc.gradients import centre_of
+from sgmcmc.gradients import centre_of, log_posterior
+from sgmcmc.hosts import from_first
 from sgmcmc.kernel import CHAIN_AXES, Kernel, normals
 from sgmcmc.passes import full_log_likelihood
 from sgmcmc.posterior import Posterior
@@ -36,6 +37,7 @@ from sgmcmc.run import Loop, Saver, Standing, n_chains
 from sgmcmc.saving import FolderSaver
 from sgmcmc.seeds import as_key, draw_seed, seed_number
 from sgmcmc.sources import Source
+from sgmcmc.strata import axis_of
 from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
 
 SCATTER_CHAIN = 2**31 - 2
@@ -104,6 +106,10 @@ class Sampler:
         check_progress(progress)
         chains = None if n_chains is None else check_count("n_chains", n_chains)
         root = as_key(draw_seed() if seed is None else seed)
+        if axis_of(self.source) is not None:  # the processes move together
+            numbers = np.asarray(jax.random.key_data(root))
+            first = np.frombuffer(from_first(numbers.tobytes(), "the seed"), numbers.dtype)
+            root = jax.random.wrap_key_data(jnp.asarray(first), impl=jax.random.key_impl(root))
         position, est_state = self.start, ()
         if self.prepared is not None:
             position, est_state = self.prepared.position, self.prepared.est_state
@@ -196,7 +202,7 @@ class Sampler:
         self._warn_of_early_draws(first_stored - thin)
         trace = trace_of(keeps)
         stride = thin * getattr(keeps.get(trace or ""), "thin", 1)
-        told = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin, "n_chains": n_chains(state)}
+        told = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin, "n_chains": n_chains(state), **self.loop.layout(state)}
 
         def record(state: State) -> Record:
             form = "draws" if keep is None else "name" if isinstance(keep, Mapping) else "one"
@@ -334,7 +340,7 @@ class Sampler:
     @cached_property
     def _estimate(self) -> Any:
         def estimate(state: State, batch: Batch) -> jax.Array:
-            return self.kernel.estimator.posterior_at(state.estimator).log_posterior(state.position, batch)
+            return log_posterior(self.kernel.estimator, state.estimator, state.position, batch)
 
         return self.loop.on_one_batch(estimate, CHAIN_AXES, 0)
 
@@ -354,6 +360,8 @@ class Sampler:
             )
 
     def _own_batch(self, batch: Mapping[str, Any]) -> Batch:
+        if axis_of(self.source) is not None:
+            raise InputError("step got a batch, but the rows are in strata, which draw their own; leave batch out")
         missing = sorted(set(self.source.arrays) - set(batch))
         if missing:
             raise InputError(f"batch has no {missing[0]!r}; expected the dataset's names: {', '.join(self.source.arrays)}")

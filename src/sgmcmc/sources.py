@@ -22,7 +22,7 @@ from sgmcmc._tree import tree_map
 from sgmcmc._types import Batch, PyTree, Rows
 from sgmcmc.errors import InputError
 from sgmcmc.rowfiles import aligned
-from sgmcmc.table import Table, as_table
+from sgmcmc.table import Stratum, Table, as_table
 
 SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
@@ -262,10 +262,16 @@ def blocks(arrays: Mapping[str, Any], largest: int) -> Iterator[Rows]:
 
 
 def subsample(arrays: Mapping[str, Any], count: int, seed: int) -> Table:
-    """`count` of the rows, in order: adjacent ones where they were shuffled before, which can be read in one go."""
+    """`count` of the rows, in order: adjacent ones where they were shuffled before, which can be read in one go. Of a stratum,
+    its share of all processes' rows.
+    """
     table = as_table(arrays)
-    if count >= table.n_rows:
+    if count >= table.total_rows:
         return table
+    if isinstance(table, Stratum):
+        shares = table.share_of(count)
+        mine = subsample(table.part(0, table.n_rows), shares[table.process], seed + table.process)
+        return table.with_rows(mine, shares)
     rng = np.random.default_rng(seed)
     if table.shuffled:
         start = int(rng.integers(0, table.n_rows - count + 1))

@@ -107,7 +107,7 @@ def _hessian(posterior: Posterior, arrays: Table, position: PyTree, seed: int, b
     d = size(position)
     hessian = compiled(negative_hessian, posterior)
     used = subsample(arrays, hessian_rows(posterior.n_rows, d), seed)
-    count = used.n_rows
+    count = used.total_rows
     total = full_sum(lambda rows: hessian(position, rows), used, bar, extra=16 * d)
     total = (total + total.T) / 2
     if count == posterior.n_rows:

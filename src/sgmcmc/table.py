@@ -6,6 +6,7 @@ slices of rows; nothing of it is read before it is needed.
 
 from __future__ import annotations
 
+import itertools
 import math
 import mmap
 import os
@@ -50,6 +51,11 @@ class Table(Mapping[str, Any]):
         return len(next(iter(self.columns.values())))
 
     @property
+    def total_rows(self) -> int:
+        """Rows of the whole dataset, those of other processes included."""
+        return self.n_rows
+
+    @property
     def row_bytes(self) -> int:
         return sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in self.columns.values())
 
@@ -73,11 +79,60 @@ class Table(Mapping[str, Any]):
 
     def part(self, start: int, stop: int) -> Table:
         """Some adjacent rows, without reading them."""
-        return replace(self, columns={name: part_of(column, start, stop) for name, column in self.columns.items()}, checksum=None)
+        columns = {name: part_of(column, start, stop) for name, column in self.columns.items()}
+        return Table(columns, self.shuffled, None, self.checked)
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Some adjacent rows, read."""
         return {name: column[start:stop] for name, column in self.columns.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Stratum(Table):
+    """This process's rows of a dataset that all processes hold together: its columns are this process's own.
+
+    Attributes:
+        row_counts: how many rows every process holds, in the order of the processes.
+        process: which of them this one is.
+        devices: parts into which each process's rows are cut, one for each of its devices.
+    """
+
+    row_counts: tuple[int, ...] = ()
+    process: int = 0
+    devices: int = 1
+
+    @property
+    def total_rows(self) -> int:
+        return sum(self.row_counts)
+
+    @property
+    def count(self) -> int:
+        """Strata of all processes."""
+        return len(self.row_counts) * self.devices
+
+    @property
+    def smallest(self) -> int:
+        """Rows of the smallest stratum."""
+        return min(self.row_counts) // self.devices
+
+    def parts(self) -> dict[int, Table]:
+        """This process's strata by number: contiguous, of nearly equal size."""
+        edges = np.arange(self.devices + 1) * self.n_rows // self.devices
+        return {
+            self.process * self.devices + device: self.part(start, stop)
+            for device, (start, stop) in enumerate(itertools.pairwise(edges.tolist()))
+        }
+
+    def share_of(self, count: int) -> tuple[int, ...]:
+        """`count` rows dealt out to the processes in proportion to what they hold: at least one each, the same on all."""
+        edges = np.cumsum((0, *self.row_counts)).tolist()
+        marks = [count * edge // self.total_rows for edge in edges]
+        shares = [max(1, high - low) for low, high in itertools.pairwise(marks)]
+        return tuple(map(min, self.row_counts, shares))
+
+    def with_rows(self, rows: Table, row_counts: tuple[int, ...]) -> Stratum:
+        """The same stratum with some of its rows."""
+        return replace(self, columns=rows.columns, checksum=None, row_counts=row_counts)
 
 
 @dataclass(frozen=True, eq=False)

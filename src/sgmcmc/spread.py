@@ -1,0 +1,166 @@
+"""How the compiled loop is laid out over devices: chains over those of a process, strata of rows over all processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from sgmcmc._tree import tree_map
+from sgmcmc._types import PyTree, State
+from sgmcmc.kernel import CHAIN_AXES
+from sgmcmc.sources import Source
+from sgmcmc.strata import STRATA, StratumRows
+
+CHAINS = "chains"
+"""The mesh axis along which chains lie. Nothing is ever communicated along it."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mesh of devices: strata × chains. Each process has its strata and, for these, all chains."""
+
+    mesh: Mesh
+
+    @property
+    def devices(self) -> int:
+        """Devices over which the chains are spread."""
+        return self.mesh.shape[CHAINS]
+
+    @property
+    def over_processes(self) -> bool:
+        return self.mesh.is_multi_process
+
+    def map(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+        """`function`, traced once, run by every device on its own part."""
+        return jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+    def place(self, tree: PyTree, specs: PyTree) -> PyTree:
+        """This process's arrays as parts of the mesh's. `specs` is a prefix of the tree."""
+        return tree_map(lambda spec, part: tree_map(lambda x: self._placed(x, spec), part), specs, tree, is_leaf=_is_spec)
+
+    def _placed(self, x: Any, spec: P) -> jax.Array:
+        here = NamedSharding(self.mesh.local_mesh, spec)
+        if getattr(x, "sharding", None) != here:
+            x = jax.device_put(x, here)
+        if not self.over_processes:
+            return x
+        return self._joined(x.shape, spec, [shard.data for shard in x.addressable_shards])
+
+    def _joined(self, shape: tuple[int, ...], spec: P, parts: list[jax.Array]) -> jax.Array:
+        """One array of the whole mesh; `shape` is that of this process's part."""
+        if len(spec) and spec[0] == STRATA:
+            shape = (shape[0] * self.mesh.shape[STRATA] // self.mesh.local_mesh.shape[STRATA], *shape[1:])
+        return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, spec), parts)
+
+    def taken(self, tree: PyTree) -> PyTree:
+        """The reverse of `place`, for arrays that are the same in all strata: this process's copies, readable like any array."""
+        if not self.over_processes:
+            return tree
+        local = self.mesh.local_mesh
+
+        def take(x: jax.Array) -> jax.Array:
+            assert isinstance(x.sharding, NamedSharding)
+            parts = [shard.data for shard in x.addressable_shards]
+            return jax.make_array_from_single_device_arrays(x.shape, NamedSharding(local, x.sharding.spec), parts)
+
+        return tree_map(take, tree)
+
+    def gather(self, source: Source, drawn: PyTree, count: int) -> list[PyTree]:
+        """The plan of every device of this process, each gathered on the host by a thread of its own."""
+        strata = zip(source.parts.values(), drawn, strict=True) if isinstance(source, StratumRows) else [(source, drawn)]
+        tasks = [
+            (part, _chains_of(numbers, place, len(row)), count)
+            for (part, numbers), row in zip(strata, self.mesh.local_mesh.devices, strict=True)
+            for place in range(len(row))
+        ]
+        with ThreadPoolExecutor(len(tasks)) as pool:
+            return list(pool.map(_prepare, *zip(*tasks, strict=True)))
+
+    def put(self, source: Source, plans: list[PyTree], chained: bool) -> PyTree:
+        """The plans as one, each in the memory of its device."""
+        grid, spec = self.mesh.local_mesh.devices, self.plan_spec(source, chained)
+        placed = [jax.device_put(plan, device) for plan, device in zip(plans, grid.flat, strict=True)]
+
+        def join(*parts: jax.Array) -> jax.Array:
+            rows, chains = grid.shape
+            first, *others = parts[0].shape
+            if chains > 1:
+                others[0] *= chains
+            return self._joined((rows * first, *others), spec, list(parts))
+
+        return tree_map(join, *placed)
+
+    def plan_spec(self, source: Source, chained: bool) -> P:
+        """A plan's first axis is the iteration: strata lie along it one after the other, as if each had iterations of its own."""
+        strata = STRATA if isinstance(source, StratumRows) else None
+        return P(strata, CHAINS) if chained and self.devices > 1 else P(strata)
+
+    def data_spec(self, source: Source) -> P:
+        return P(STRATA) if isinstance(source, StratumRows) else P()
+
+
+@lru_cache(maxsize=16)
+def make_spread(chains: int | None, strata: int) -> Spread | None:
+    """The mesh for so many chains and for so many strata in each process (0 where rows are not in strata).
+
+    Chains use the largest number of devices that divides theirs. None where one device does it all.
+    """
+    mine = jax.local_devices() if strata == 0 else jax.devices()
+    per_process = len(jax.local_devices()) // max(1, strata)
+    across = max((k for k in range(1, per_process + 1) if (chains or 1) % k == 0), default=1)
+    if strata == 0:
+        return Spread(Mesh(np.asarray(mine[:across]).reshape(1, across), (STRATA, CHAINS))) if across > 1 else None
+    by_process = [[d for d in mine if d.process_index == p][: strata * across] for p in range(jax.process_count())]
+    return Spread(Mesh(np.asarray(by_process).reshape(-1, across), (STRATA, CHAINS)))
+
+
+def strata_of(source: Source) -> int:
+    """Strata in this process; 0 where the rows are not in strata."""
+    return len(source.parts) if isinstance(source, StratumRows) else 0
+
+
+def state_specs(chained: bool) -> State:
+    """Which leaves of a state lie along the chains."""
+    fields: dict[str, Any] = {name: P(CHAINS) if axis == 0 and chained else P() for name, axis in vars(CHAIN_AXES).items()}
+    return State(**fields)
+
+
+def specs_along_chains(function: Callable[[State], PyTree], state: State, chained: bool) -> PyTree:
+    """Where the chains are in what `function` makes of a state: along the axis that grows with their number, if any does."""
+    once, twice = (jax.eval_shape(function, _with_chains(state, times)) for times in (1, 2))
+    if not chained:
+        return tree_map(lambda _: P(), once)
+    return tree_map(lambda a, b: P(*(None if m == n else CHAINS for m, n in zip(a.shape, b.shape, strict=True))), once, twice)
+
+
+def _with_chains(state: State, times: int) -> State:
+    """The shapes of a state with so many times as many chains."""
+
+    def grown(x: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((times * x.shape[0], *x.shape[1:]), x.dtype)
+
+    along = {name: tree_map(grown, getattr(state, name)) for name, axis in vars(CHAIN_AXES).items() if axis == 0}
+    return replace(state, **along) if state.key.ndim == 2 else state
+
+
+def _chains_of(tree: PyTree, place: int, places: int) -> PyTree:
+    """The part of the chains, on the second axis, that a device has."""
+    if places == 1:
+        return tree
+    return tree_map(lambda x: x[:, place * x.shape[1] // places : (place + 1) * x.shape[1] // places], tree)
+
+
+def _prepare(source: Source, drawn: PyTree, count: int) -> PyTree:
+    return source.prepare(drawn, count)
+
+
+def _is_spec(node: Any) -> bool:
+    return isinstance(node, P)
