@@ -41,9 +41,9 @@ def start(task, folder, *processes):
 def found(tmp_path_factory):
     """What two processes with 30 % and 70 % of the rows find, and one with all of them."""
     folder = tmp_path_factory.mktemp("hosts")
-    for process in start("sample", folder, "0", "1", "alone"):
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    processes = start("sample", folder, "0", "1", "alone")
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], errors
     return {name: np.load(folder / f"sample-{name}.npz") for name in ("0", "1", "alone")}
 
 

@@ -16,10 +16,10 @@ SOURCE = Path(sgmcmc.__file__).parent
 
 ROOMS = [
     {"_types", "errors", "_tree"},
-    {"posterior", "whitening", "schedules", "sources", "importance", "checks", "seeds"},
+    {"posterior", "whitening", "schedules", "sources", "strata", "importance", "checks", "seeds"},
     {"gradients", "centering", "curvature", "dynamics", "kernel", "laws"},
     {"summaries", "diagnostics", "inflation", "stein", "decisions", "health"},
-    {"progress", "run", "passes", "mode", "centre", "result", "pictures", "failures", "sampler"},
+    {"hosts", "spread", "progress", "run", "passes", "mode", "centre", "result", "pictures", "failures", "sampler"},
     {"survey", "pilot", "design", "preparation", "adaptation"},
     {"composition", "samplers", "underdamped", "auto"},
     {"datasets", "models", "__init__", "demo", "experiments", "cli", "__main__"},
