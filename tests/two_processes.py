@@ -50,7 +50,7 @@ def my_part():
 def sample():
     found = {"refusal": np.frombuffer(refusal().encode(), np.uint8)}
     options = {"log_prior": log_prior, "n_iters": 1500, "n_chains": 2, "seed": 5, "progress": False}
-    for name, stepsize, rows, n in (("sgldcv", 2e-3, "window", 100), ("sgld", 2e-4, "random", 1000)):
+    for name, stepsize, rows, n in (("sgldcv", 2e-3, "window", 100), ("sgld", 2e-4, "random", 600)):
         sampler = getattr(sgmcmc, name)
         keep = {"draws": sgmcmc.Trace(), "moments": sgmcmc.Moments()}
         out = sampler(log_lik, my_part(), start, stepsize, rows=rows, minibatch_size=n, burn_in=300, keep=keep, **options)

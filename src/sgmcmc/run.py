@@ -148,9 +148,7 @@ class Loop:
         """The random part of the `capacity` iterations after `step`, queued on the device. A short chunk does not need them
         all, but another size would compile anew.
         """
-        drawn = self.source.draw(_keys_of_rows(key, step, capacity, self.kernel.dynamics.leaps))
-        # A chunk that waits for its peers holds threads that another program on the same processor may need, and for ever.
-        return jax.block_until_ready(drawn) if strata_of(self.source) else drawn
+        return self.source.draw(_keys_of_rows(key, step, capacity, self.kernel.dynamics.leaps))
 
     @cached_property
     def _chunk(self) -> Any:
