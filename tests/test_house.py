@@ -17,10 +17,11 @@ SOURCE = Path(sgmcmc.__file__).parent
 
 ROOMS = [
     {"_types", "errors", "_tree"},
-    {"posterior", "whitening", "schedules", "rowheader", "rowfiles", "table", "sources", "importance", "pool", "checks", "seeds"},
+    {"posterior", "whitening", "schedules", "checks", "seeds"}
+    | {"rowheader", "rowfiles", "table", "sources", "strata", "importance", "pool"},
     {"gradients", "centering", "curvature", "dynamics", "kernel", "laws"},
     {"summaries", "quantiles", "diagnostics", "inflation", "stein", "decisions", "health"},
-    {"progress", "prefetch", "signals", "checkpoints", "run", "passes", "mode", "centre"}
+    {"progress", "prefetch", "signals", "checkpoints", "hosts", "shared_folder", "spread", "run", "passes", "mode", "centre"}
     | {"result", "assembly", "pictures", "failures", "saving", "loading", "sampler"},
     {"survey", "pilot", "design", "preparation", "adaptation"},
     {"composition", "samplers", "underdamped", "auto"},
@@ -89,12 +90,12 @@ def test_public_names():
         assert hasattr(sgmcmc, name)
 
 
-MODULES = ("constraints", "data", "distributions")
+MODULES = ("constraints", "data", "distributions", "hosts")
+FUNCTIONS = [name for name in sgmcmc.__all__ if name not in MODULES]
+FUNCTIONS += ["data.convert", "data.open", "data.verify", "hosts.share", "hosts.stratum"]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in sgmcmc.__all__ if name not in MODULES] + ["data.convert", "data.open", "data.verify"]
-)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_public_names_are_documented_with_a_running_example(name):
     thing = operator.attrgetter(name)(sgmcmc)
     assert thing.__module__.startswith("sgmcmc")

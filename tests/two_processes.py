@@ -2,13 +2,14 @@
 
     python two_processes.py PROCESS PORT TASK FILE
 
-PROCESS is 0, 1, or `alone`. TASK is `sample`, which writes its findings to FILE, or `run`, which touches FILE when its chain is
-under way and never ends by itself.
+PROCESS is 0, 1, or `alone`. TASK is `sample`, which writes its findings to FILE, `run`, which touches FILE when its chain is
+under way and never ends by itself, `resume`, a run with a checkpoint beside FILE, or `whole`, the same run without one.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -20,6 +21,7 @@ if process != "alone":
     jax.distributed.initialize(f"localhost:{port}", 2, int(process))
 
 import sgmcmc  # noqa: E402 (JAX must know of the other process before anything runs)
+from sgmcmc import saving  # noqa: E402
 from sgmcmc.passes import full_gradient  # noqa: E402
 
 N, D, SHARE = 3000, 3, 0.3
@@ -50,7 +52,7 @@ def my_part():
 def sample():
     found = {"refusal": np.frombuffer(refusal().encode(), np.uint8)}
     options = {"log_prior": log_prior, "n_iters": 1500, "n_chains": 2, "seed": 5, "progress": False}
-    for name, stepsize, rows, n in (("sgldcv", 2e-3, "window", 100), ("sgld", 2e-4, "random", 1000)):
+    for name, stepsize, rows, n in (("sgldcv", 2e-3, "window", 100), ("sgld", 2e-4, "random", 600)):
         sampler = getattr(sgmcmc, name)
         keep = {"draws": sgmcmc.Trace(), "moments": sgmcmc.Moments()}
         out = sampler(log_lik, my_part(), start, stepsize, rows=rows, minibatch_size=n, burn_in=300, keep=keep, **options)
@@ -82,4 +84,22 @@ def run():
     sgmcmc.sgld(log_lik, my_part(), start, 1e-5, minibatch_size=50, n_iters=10**9, thin=10**6, seed=1, progress=under_way)
 
 
-{"sample": sample, "run": run}[task]()
+def resume():
+    """Long enough to be killed on the way: it waits at every chunk until somebody has seen that it is under way."""
+    begun = file.with_suffix(".begun")
+
+    def under_way(figures):
+        if figures["stage"] == "sgldcv" and figures["done"] > 200:
+            begun.touch()
+            time.sleep(0.2)
+
+    saving.SAVE_SECONDS = 0.05
+    options = {"log_prior": log_prior, "minibatch_size": 100, "n_iters": 2000, "n_chains": 2, "rows": "window", "seed": 5}
+    keep = {"draws": sgmcmc.Trace(), "moments": sgmcmc.Moments()}
+    progress = under_way if task == "resume" else False
+    checkpoint = None if task == "whole" else file.with_name("run")
+    out = sgmcmc.sgldcv(log_lik, my_part(), start, 1e-3, keep=keep, progress=progress, checkpoint=checkpoint, **options)
+    np.savez(file, draws=out["beta"], mean=out.kept["moments"].mean["beta"], stored=len(out["beta"]))
+
+
+{"sample": sample, "run": run, "resume": resume, "whole": resume}[task]()

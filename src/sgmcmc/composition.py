@@ -45,6 +45,7 @@ from sgmcmc.result import Result
 from sgmcmc.sampler import Prepared, Sampler, check_run_numbers, keep_texts, named_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.seeds import as_key
+from sgmcmc.shared_folder import SharedFolder, open_folder
 from sgmcmc.sources import Source, make_source, usual_rows
 from sgmcmc.strata import axis_of, is_spread, make_stratum_source
 from sgmcmc.summaries import Keep
@@ -221,7 +222,7 @@ def set_up(
         **({} if centre is None else {"opt_stepsize": of_value(centre[0], jnp.int32(1)), "n_iters_opt": centre[1]}),
     }
     identity = partial(identify, posterior, arrays, params, texts)
-    folder = None if opening is None else opening.open(identity(), position)
+    folder = None if opening is None else opening.open(identity(), position, is_spread(arrays))
     if folder is not None:
         rows = folder.stage("rows", lambda: rows)  # decided once, whatever machine the run goes on on
     asked = (precondition, own, rows == "importance", schedule is None, progress)
@@ -263,6 +264,8 @@ def identify(
     count = min(3, arrays.n_rows)
     rows = {name: jax.ShapeDtypeStruct((count, *column.shape[1:]), column.dtype) for name, column in arrays.items()}
     start = check_params(params)
+    if isinstance(arrays, Stratum):
+        values = {**values, "strata": f"{arrays.row_counts} rows, each on {arrays.devices} devices"}
     functions = {"log_lik": (posterior.log_lik, start, rows), "log_prior": (posterior.log_prior, start)}
     return fingerprint(arrays, functions, values) | dict(extra or {})
 
@@ -276,10 +279,10 @@ class Opening:
     parts: Mapping[str, Any]
     keeps: Mapping[str, Keep]
 
-    def open(self, identity: Mapping[str, str], params: PyTree) -> RunFolder:
+    def open(self, identity: Mapping[str, str], params: PyTree, shared: bool) -> RunFolder | SharedFolder:
         """Open it, or say what differs from the run in it."""
         parts = {name: of_value(value) for name, value in self.parts.items()}
-        return RunFolder.open(self.path, {**identity, **parts, **keep_texts(self.keeps, params)}, self.seed, params=params)
+        return open_folder(self.path, {**identity, **parts, **keep_texts(self.keeps, params)}, self.seed, params, shared)
 
 
 def _rows(wanted: Any, table: Table, name: str, centred: bool) -> tuple[str, Decisions]:

@@ -294,11 +294,11 @@ def sum_over_processes(tree: PyTree, what: str = "the sum of a full pass") -> Py
 
 
 def together(what: str, function: Callable[[], Value]) -> Value:
-    """`function()` on every process; input that one of them refuses is refused by all, instead of leaving the others waiting."""
+    """`function()` on every process; what fails on one of them fails on all, instead of leaving the others waiting."""
     value, refusal = None, None
     try:
         value = function()
-    except InputError as error:
+    except SgmcmcError as error:
         refusal = error
     told = [message.decode() for message in exchange(str(refusal or "").encode(), what)]
     if refusal is not None:

@@ -26,6 +26,7 @@ from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
 from sgmcmc.schedules import per_parameter
+from sgmcmc.shared_folder import SharedFolder
 from sgmcmc.survey import Survey, take_survey
 from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening
@@ -126,7 +127,9 @@ class Preparation:
         return back.T @ back, back.T @ noise @ back
 
 
-def prepared_in(folder: RunFolder | None, posterior: Posterior, arrays: Table, centred: bool, *others: Any) -> Preparation | None:
+def prepared_in(
+    folder: RunFolder | SharedFolder | None, posterior: Posterior, arrays: Table, centred: bool, *others: Any
+) -> Preparation | None:
     """`prepare`, or what it found when the run in a folder began."""
     if folder is None:
         return prepare(posterior, arrays, centred, *others)

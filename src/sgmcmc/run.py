@@ -33,6 +33,9 @@ LARGEST_CHUNK = 1000
 CHUNK_BYTES = 32 << 20
 """A chunk's minibatches and noise stay below this, so that they are still in cache when the loop reads them."""
 
+GROWTH = 4
+"""How many times as long as the one before a chunk may be."""
+
 CHUNK_SECONDS = 0.3
 """How long a chunk should take at most: how often the progress bar moves and Ctrl-C is heard."""
 
@@ -78,8 +81,11 @@ class Standing:
 
     def values(self, keeps: tuple[Keep, ...], chained: bool) -> tuple[Any, ...]:
         """What the keep objects have to show for it."""
-        kept = zip(keeps, self.carries, self.stores, strict=True)
-        return tuple(keep.finish(seen_by(keep, self.state), carry, store, chained) for keep, carry, store in kept)
+        return tuple(self.value(number, keep, chained) for number, keep in enumerate(keeps))
+
+    def value(self, number: int, keep: Keep, chained: bool) -> Any:
+        """The same for one of them."""
+        return keep.finish(seen_by(keep, self.state), self.carries[number], self.stores[number], chained)
 
 
 class Saver(Protocol):
@@ -392,6 +398,7 @@ class _Pace:
 
     def __init__(self, capacity: int) -> None:
         self._capacity, self._clock, self.ended = capacity, 0.0, False
+        self._before: tuple[int, float] | None = None
         self.count = self.upcoming = self.proposal = min(8, capacity)
 
     def start(self) -> None:
@@ -402,11 +409,20 @@ class _Pace:
         """It is back. Several processes keep one pace: the smallest `proposal`, `agreed` upon in the chunk that came back; who
         is asked to end proposes 0, so that all end together.
         """
-        seconds = (time.perf_counter() - self._clock) / count
-        self.proposal = 0 if asked_to_end else max(1, min(self._capacity, int(CHUNK_SECONDS / seconds)))
+        seconds = time.perf_counter() - self._clock
+        affordable = min(self._capacity, GROWTH * count, int(CHUNK_SECONDS / self._per_iteration(count, seconds)))
+        self.proposal = 0 if asked_to_end else max(1, affordable)
         decided = self.proposal if agreed is None else agreed
         self.ended = decided == 0
         self.count, self.upcoming = self.upcoming, max(1, decided)
+
+    def _per_iteration(self, count: int, seconds: float) -> float:
+        """What one more iteration takes: less than the average where a chunk costs something however short it is."""
+        before, self._before = self._before, (count, seconds)
+        average = seconds / count
+        if before is None or before[0] == count:
+            return average
+        return float(np.clip((seconds - before[1]) / (count - before[0]), average / GROWTH, average))
 
 
 def _keep_specs(keeps: tuple[Keep, ...], state: State, capacity: int, chained: bool) -> tuple[PyTree, PyTree]:

@@ -36,6 +36,7 @@ from sgmcmc.result import Result
 from sgmcmc.run import Loop, Saver, Standing, n_chains
 from sgmcmc.saving import FolderSaver
 from sgmcmc.seeds import as_key, draw_seed, seed_number
+from sgmcmc.shared_folder import SharedFolder, open_folder
 from sgmcmc.sources import Source
 from sgmcmc.strata import axis_of
 from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
@@ -78,7 +79,7 @@ class Sampler:
     prepared: Prepared | None = None
     decisions: Decisions = field(default_factory=Decisions)
     identity: Callable[[], dict[str, str]] = field(default=dict, repr=False, compare=False)
-    folder: RunFolder | None = field(default=None, repr=False, compare=False)
+    folder: RunFolder | SharedFolder | None = field(default=None, repr=False, compare=False)
 
     @property
     def _position(self) -> PyTree:
@@ -182,13 +183,14 @@ class Sampler:
         if checkpoint is None:
             return self._run(state, n_iters, burn_in, thin, keep, keeps, progress, chunk_size)
         parts = {"burn_in": burn_in, "thin": thin, "state": of_value(jax.tree.leaves(state)), **keep_texts(keeps, self.params)}
-        with RunFolder.open(
-            checkpoint, self.identity() | parts, jax.random.wrap_key_data(state.seed), params=self.start
-        ) as folder:
+        seed, shared = jax.random.wrap_key_data(state.seed), axis_of(self.source) is not None
+        with open_folder(checkpoint, self.identity() | parts, seed, self.start, shared) as folder:
             return self._run(state, n_iters, burn_in, thin, keep, keeps, progress, chunk_size, folder)
 
-    def run_in(self, folder: RunFolder | None, state: State, n_iters: int, burn_in: int = 0, thin: int = 1, keep: Any = None,
-               diagnose: bool = False, progress: Progress = True) -> Result:  # fmt: skip
+    def run_in(
+        self, folder: RunFolder | SharedFolder | None, state: State, n_iters: int, burn_in: int = 0, thin: int = 1,
+        keep: Any = None, diagnose: bool = False, progress: Progress = True,
+    ) -> Result:  # fmt: skip
         """`run`, kept in a folder that is open already, or nowhere."""
         self.check_run(n_iters, burn_in, thin, keep, diagnose, progress)
         keeps = named_keeps(keep) | ({PAIRS: PairTrace()} if diagnose else {})
@@ -196,7 +198,7 @@ class Sampler:
 
     def _run(
         self, state: State, n_iters: int, burn_in: int, thin: int, keep: Any, keeps: dict[str, Keep], progress: Progress,
-        chunk_size: int | None, folder: RunFolder | None = None,
+        chunk_size: int | None, folder: RunFolder | SharedFolder | None = None,
     ) -> Result:  # fmt: skip
         first_stored = int(state.step) + burn_in + thin
         self._warn_of_early_draws(first_stored - thin)
@@ -374,12 +376,15 @@ class Sampler:
         return Batch(rows, weight, jnp.full(count, -1))
 
     def _saver(
-        self, folder: RunFolder, keeps: dict[str, Keep], total: int, record: Callable[[State], Record], weigh: Any
+        self, folder: RunFolder | SharedFolder, keeps: dict[str, Keep], total: int, record: Callable[[State], Record], weigh: Any
     ) -> Saver:
         def recorded(standing: Standing) -> dict[str, Any]:
             chained = n_chains(standing.state) is not None
-            values = dict(zip(keeps, standing.values(tuple(keeps.values()), chained), strict=True))
-            kept = {name: value for name, value in values.items() if type(keeps[name]).store is not Trace.store}
+            kept = {
+                name: standing.value(number, keep, chained)
+                for number, (name, keep) in enumerate(keeps.items())
+                if type(keep).store is not Trace.store
+            }
             return {"record": record(standing.state).packed(), "kept": kept}
 
         return FolderSaver(folder, keeps, self.start, total, recorded, weigh)

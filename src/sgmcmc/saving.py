@@ -14,6 +14,7 @@ from sgmcmc.checkpoints.drawfiles import DrawFile
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.errors import InputError, describe
 from sgmcmc.run import Standing
+from sgmcmc.shared_folder import Follower, SharedFolder
 from sgmcmc.summaries import Keep, Trace
 
 SAVE_SECONDS = 2.0
@@ -36,14 +37,14 @@ class FolderSaver:
         weigh: what draws count for, given how many there are before and after; None where all count the same.
     """
 
-    folder: RunFolder
+    folder: RunFolder | SharedFolder
     keeps: Mapping[str, Keep]
     params: PyTree
     total: int
     record: Callable[[Standing], dict[str, Any]]
     weigh: Callable[[int, int], np.ndarray] | None
     _last: float = field(default=0.0, init=False)
-    _files: dict[str, DrawFile] = field(default_factory=dict, init=False)
+    _files: dict[str, DrawFile | Follower] = field(default_factory=dict, init=False)
 
     def store(self, number: int, keep: Keep, seen: PyTree, chained: bool) -> Any:
         """A file for draws; what is no larger than the parameters goes into the checkpoint itself."""
@@ -78,9 +79,14 @@ class FolderSaver:
         """Write it down, if the last time is long enough ago, or if the run ends here."""
         if finished or time.monotonic() - self._last >= SAVE_SECONDS:
             self._commit(standing)
+        if finished:
+            self.folder.settle()
 
     def _commit(self, standing: Standing) -> None:
-        stores = [None if isinstance(store, DrawFile) or store is None else {"of": _state(store)} for store in standing.stores]
+        stores = [
+            None if isinstance(store, DrawFile | Follower) or store is None else {"of": _state(store)}
+            for store in standing.stores
+        ]
         if self.weigh is not None:
             self._add_weights()
         contents = {

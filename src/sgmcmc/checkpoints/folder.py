@@ -154,6 +154,9 @@ class RunFolder:
             file.committed = file.filled
         self._n_draws = n_draws
 
+    def settle(self) -> None:
+        """Nothing: whoever commits has written when `commit` comes back."""
+
     def progress(self, *likes: PyTree) -> Checkpoint | None:
         """The last checkpoint, of this process or an earlier one, or None."""
         recorded = last_recorded(self.path, repair=True)
