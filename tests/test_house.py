@@ -16,7 +16,7 @@ import sgmcmc
 SOURCE = Path(sgmcmc.__file__).parent
 
 ROOMS = [
-    {"_types", "errors", "_tree"},
+    {"_types", "errors", "_tree", "native", "gathering"},
     {"posterior", "whitening", "schedules", "checks", "seeds"}
     | {"rowheader", "rowfiles", "table", "sources", "strata", "importance", "pool"},
     {"gradients", "centering", "curvature", "dynamics", "kernel", "laws"},

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc._types import Batch, PyTree, Rows
-from sgmcmc.sources import FromTable, aligned, distinct, draw_distinct, gather, gather_all
+from sgmcmc.gathering import aligned
+from sgmcmc.sources import FromTable, distinct, draw_distinct, gather, gather_all
 from sgmcmc.table import Table
 
 UNIFORM_SHARE = 0.1

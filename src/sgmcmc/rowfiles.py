@@ -7,7 +7,6 @@ checksum of its own. It is written last, so a folder with a header is a finished
 from __future__ import annotations
 
 import hashlib
-import math
 import mmap
 import os
 import threading
@@ -19,10 +18,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from sgmcmc.errors import InputError, SgmcmcError, describe
+from sgmcmc.gathering import aligned, take_rows
 from sgmcmc.rowheader import ArrayEntry, Header, read_header, row_file, size
-
-ALIGNMENT = 64
-"""JAX shares a host buffer with the CPU backend, without a copy, when it starts at a multiple of this."""
 
 BLOCK = 2**24
 """Bytes read at once where a whole file is read."""
@@ -85,7 +82,7 @@ class FileColumn:
             raise IndexError(f"rows {index.min()} to {index.max()} of {self.path.name}, which has {len(self)} rows")
         if out is None:
             out = aligned((*index.shape, *self.shape[1:]), self.dtype)
-        np.take(self._map()[1], index, axis=0, out=out, mode="clip")  # clip writes straight into `out`
+        take_rows(self._map()[1], index, out)
         return out
 
     def will_need(self, index: np.ndarray) -> None:
@@ -239,14 +236,6 @@ def verify(folder: RowFolder, report: Callable[[int], Any] | None = None) -> Non
                 f"{column.path} is damaged: its sha256 is {digest.hexdigest()}, the header says {expected}; "
                 "check the disk, then convert the data again with overwrite=True"
             )
-
-
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An uninitialised array that starts at a multiple of `ALIGNMENT` bytes."""
-    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-    buffer = np.empty(n_bytes + ALIGNMENT, np.uint8)
-    offset = -buffer.ctypes.data % ALIGNMENT
-    return buffer[offset : offset + n_bytes].view(dtype).reshape(shape)
 
 
 def _check_size(path: Path, expected: int) -> None:

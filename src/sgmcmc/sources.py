@@ -21,7 +21,7 @@ import numpy as np
 from sgmcmc._tree import tree_map
 from sgmcmc._types import Batch, PyTree, Rows
 from sgmcmc.errors import InputError
-from sgmcmc.rowfiles import aligned
+from sgmcmc.gathering import lend, take_first_distinct, take_rows
 from sgmcmc.table import Stratum, Table, as_table
 
 SHUFFLE_SEED = 20180512
@@ -210,8 +210,8 @@ class ReadWindows(FromTable):
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         capacity, first = len(drawn), np.asarray(drawn)[:count]
         shape = (capacity, *first.shape[1:], self.batch_size)
-        rows = {name: aligned((*shape, *column.shape[1:]), column.dtype) for name, column in self.arrays.items()}
-        index = aligned(shape, np.int32)
+        rows = {name: lend((*shape, *column.shape[1:]), column.dtype) for name, column in self.arrays.items()}
+        index = lend(shape, np.int32)
         index[:count] = (first[..., None] + np.arange(self.batch_size)) % self.n_rows
         for place in np.ndindex(*first.shape):
             start = int(first[place])
@@ -359,32 +359,16 @@ def distinct(drawn: PyTree, count: int, n_rows: int, batch_size: int) -> tuple[i
 
 
 def first_distinct(keys: jax.Array, drawn: jax.Array | np.ndarray, n_rows: int, batch_size: int) -> np.ndarray:
-    """The same minibatches from their streams, on the host: most have no repetition, and sorting them shows which do."""
+    """The same minibatches from their streams, on the host. A stream with too few rows is drawn again."""
     every = np.asarray(drawn).reshape(-1, drawn.shape[-1])
-    rows = aligned((len(every), batch_size), np.int32)
-    np.copyto(rows, every[:, :batch_size])
-    ordered = np.sort(rows, axis=1)
-    repeated = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-    pending, attempt = every[repeated], 0
-    while len(repeated):
-        new = first_occurrences(pending)
-        enough = new.sum(axis=1) >= batch_size
-        new &= np.cumsum(new, axis=1) <= batch_size
-        rows[repeated[enough]] = pending[enough][new[enough]].reshape(-1, batch_size)
-        repeated, attempt = repeated[~enough], attempt + 1
-        pending = np.asarray(streams(keys.ravel()[repeated], attempt, n_rows, every.shape[1])) if len(repeated) else pending
+    rows = np.empty((len(every), batch_size), np.int32)
+    poor, attempt = take_first_distinct(every, rows), 0
+    while len(poor):
+        attempt += 1
+        again = np.empty((len(poor), batch_size), np.int32)
+        still = take_first_distinct(np.asarray(streams(keys.ravel()[poor], attempt, n_rows, every.shape[1])), again)
+        rows[poor], poor = again, poor[still]
     return rows.reshape(*drawn.shape[:-1], batch_size)
-
-
-def first_occurrences(values: np.ndarray) -> np.ndarray:
-    """For every row of numbers below 2³¹, where a number comes up first. (NumPy sorts plain integers fast.)"""
-    packed = np.sort(values.astype(np.int64) << 32 | np.arange(values.shape[1]), axis=1)
-    number, place = packed >> 32, packed & (2**32 - 1)
-    fresh = np.ones(values.shape, bool)
-    fresh[:, 1:] = number[:, 1:] != number[:, :-1]
-    new = np.empty_like(fresh)
-    np.put_along_axis(new, place, fresh, axis=1)
-    return new
 
 
 def gather_all(table: Table, index: np.ndarray, capacity: int | None = None) -> dict[str, np.ndarray]:
@@ -397,19 +381,21 @@ def gather_all(table: Table, index: np.ndarray, capacity: int | None = None) -> 
 
 
 def gather(column: Any, index: np.ndarray, capacity: int | None = None) -> np.ndarray:
-    """Rows of a column in a fresh buffer that the CPU backend can share, its first axis filled up to `capacity`."""
+    """Rows of a column in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
     length = len(index) if capacity is None else capacity
-    out = aligned((length, *index.shape[1:], *column.shape[1:]), column.dtype)
+    out = lend((length, *index.shape[1:], *column.shape[1:]), column.dtype)
     if isinstance(column, np.ndarray):
-        np.take(column, index, axis=0, out=out[: len(index)], mode="clip")  # clip writes straight into `out`
+        take_rows(column, index, out[: len(index)])
     else:
         column.rows(index, out[: len(index)])
     return out
 
 
 def filled_up(index: np.ndarray, capacity: int) -> np.ndarray:
-    """Row numbers in a fresh buffer, its first axis filled up."""
-    return gather(index, np.arange(len(index)), capacity)
+    """Row numbers in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
+    out = lend((capacity, *index.shape[1:]), index.dtype)
+    out[: len(index)] = index
+    return out
 
 
 def whole(table: Table) -> dict[str, np.ndarray]:

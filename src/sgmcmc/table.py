@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.gathering import take_rows
+
 LARGE_SHARE = 1 / 4
 """Data on disk of more than this part of the machine's memory are read in order: the system cannot be trusted to hold them."""
 
@@ -172,7 +174,7 @@ class Mapped(Elsewhere):
 
     def rows(self, index: np.ndarray, out: np.ndarray) -> None:
         if isinstance(self.values, np.ndarray) and self.values.dtype == self.dtype:
-            np.take(self.values, index, axis=0, out=out, mode="clip")  # clip writes straight into `out`
+            take_rows(self.values, index, out)
         else:
             out[...] = self.values[index]
 

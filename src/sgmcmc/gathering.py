@@ -1,0 +1,134 @@
+"""Copying random rows on the host, as fast as memory allows: compiled functions where there are any, else NumPy; and memory
+that is used again, since the system clears fresh memory before it hands it out.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.native import library
+
+ALIGNMENT = 64
+"""JAX shares a host buffer with the CPU backend, without a copy, when it starts at a multiple of this."""
+
+SMALLEST_LOAN = 1 << 18
+"""Bytes below which memory is not worth keeping: the allocator does that itself."""
+
+SHELF_BYTES = 64 << 20
+"""Memory kept for the next loan, at most: two chunks of minibatches."""
+
+
+def take_rows(array: np.ndarray, index: np.ndarray, out: np.ndarray) -> None:
+    """`out[...] = array[index]` for row numbers within bounds."""
+    found = library()
+    if found is None or not _simple(array, index, out):
+        np.take(array, index, axis=0, out=out, mode="clip")  # clip writes straight into `out`
+        return
+    row_bytes = array.itemsize * math.prod(array.shape[1:])
+    found.copy_rows(array.ctypes.data, len(array), row_bytes, index.ctypes.data, index.size, out.ctypes.data)
+
+
+def _simple(array: np.ndarray, index: np.ndarray, out: np.ndarray) -> bool:
+    """Whether the compiled function can do it: bytes that lie in order, and something to copy."""
+    in_order = all(x.flags.c_contiguous and x.flags.aligned for x in (array, index, out))
+    alike = array.dtype == out.dtype and not array.dtype.hasobject and out.shape == (*index.shape, *array.shape[1:])
+    return in_order and alike and index.dtype == np.int32 and array.size > 0 and index.size > 0
+
+
+def take_first_distinct(streams: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Write the first distinct numbers of every stream into its row of `out`, as many as that has room for.
+
+    Returns the places of the streams that have too few; their rows may hold anything.
+    """
+    found = library()
+    if found is None or not all(x.flags.c_contiguous and x.dtype == np.int32 for x in (streams, out)):
+        return _take_first_distinct(streams, out)
+    (count, length), wanted = streams.shape, out.shape[1]
+    bits = (8 * wanted - 1).bit_length()  # mostly empty: collisions would make it as slow as sorting
+    seen, poor = np.zeros((1 << bits, 2), np.int32), np.empty(count, bool)
+    found.first_distinct(
+        streams.ctypes.data, count, length, wanted, out.ctypes.data, seen.ctypes.data, bits, poor.ctypes.data
+    )  # fmt: skip
+    return np.flatnonzero(poor)
+
+
+def _take_first_distinct(streams: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """The same by sorting: most streams begin without a repetition, and order shows which do not."""
+    wanted = out.shape[1]
+    np.copyto(out, streams[:, :wanted])
+    ordered = np.sort(out, axis=1)
+    repeated = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    pending = streams[repeated]
+    new = first_occurrences(pending)
+    enough = new.sum(axis=1) >= wanted
+    new &= np.cumsum(new, axis=1) <= wanted
+    out[repeated[enough]] = pending[enough][new[enough]].reshape(-1, wanted)
+    return repeated[~enough]
+
+
+def first_occurrences(values: np.ndarray) -> np.ndarray:
+    """For every row of numbers below 2³¹, where a number comes up first. (NumPy sorts plain integers fast.)"""
+    packed = np.sort(values.astype(np.int64) << 32 | np.arange(values.shape[1]), axis=1)
+    number, place = packed >> 32, packed & (2**32 - 1)
+    fresh = np.ones(values.shape, bool)
+    fresh[:, 1:] = number[:, 1:] != number[:, :-1]
+    new = np.empty_like(fresh)
+    np.put_along_axis(new, place, fresh, axis=1)
+    return new
+
+
+class Loan:
+    """Memory on loan. NumPy arrays made of it, and JAX arrays that share it, keep it alive; when it goes, the memory is free."""
+
+    def __init__(self, block: np.ndarray) -> None:
+        self.__array_interface__ = block.__array_interface__
+
+
+class Shelf:
+    """Blocks of memory that nobody uses, for whoever needs one of that size next. Any number of threads may come."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._blocks: list[np.ndarray] = []
+        self._lock = threading.Lock()
+
+    def lend(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An uninitialised aligned array. Its memory is lent again when nothing that shares it is left."""
+        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+        if not SMALLEST_LOAN <= n_bytes <= self._most_bytes:
+            return aligned(shape, dtype)
+        block = self._taken(n_bytes)
+        loan = Loan(block)
+        weakref.finalize(loan, self._put, block).atexit = False
+        return np.asarray(loan).view(dtype).reshape(shape)
+
+    def _taken(self, n_bytes: int) -> np.ndarray:
+        with self._lock:
+            for place, block in enumerate(self._blocks):
+                if block.nbytes == n_bytes:
+                    return self._blocks.pop(place)
+        return aligned((n_bytes,), np.uint8)
+
+    def _put(self, block: np.ndarray) -> None:
+        # A block can come back at any moment, even while this very thread is at the shelf: then its memory is let go.
+        if self._lock.acquire(blocking=False):
+            self._blocks.append(block)
+            while sum(kept.nbytes for kept in self._blocks) > self._most_bytes:
+                self._blocks.pop(0)
+            self._lock.release()
+
+
+lend = Shelf(SHELF_BYTES).lend
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An uninitialised array that starts at a multiple of `ALIGNMENT` bytes."""
+    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    buffer = np.empty(n_bytes + ALIGNMENT, np.uint8)
+    offset = -buffer.ctypes.data % ALIGNMENT
+    return buffer[offset : offset + n_bytes].view(dtype).reshape(shape)
