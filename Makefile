@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo reproduce test test-all lint types bench bench-auto docs clean
+.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large docs clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-all  the same and the slow statistical checks"
 	@echo "make bench     speed and memory, side by side with a hand-written C loop"
 	@echo "make bench-auto accuracy of sample against time, and growth with the number of rows; half an hour"
+	@echo "make bench-large 10 GB of rows on disk beside the same model in memory; half an hour"
 	@echo "make docs      build the documentation into site/"
 
 install: $(STAMP)
@@ -47,6 +48,9 @@ bench: $(STAMP)
 
 bench-auto: $(STAMP)
 	$(BIN)/python benchmarks/auto.py
+
+bench-large: $(STAMP)
+	$(BIN)/python benchmarks/large.py
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

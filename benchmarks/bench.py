@@ -1,4 +1,5 @@
-"""Speed, scaling, memory and cold start of sgmcmc beside a hand-written C loop, a network beside a hand-written scan.
+"""Speed, scaling, memory and cold start of sgmcmc beside a hand-written C loop, a network beside a hand-written scan, data on
+disk beside data in memory, two devices beside one.
 
 All numbers are measured here and now, in several minutes, or with `--quick` in about three. Tables go to
 benchmarks/build/results.md and results.json.
@@ -19,8 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import cold
+import devices
+import large
 import memory
 import network
+import ratios
 import scaling
 import speed
 from limit import Limit, compile_limit
@@ -38,6 +42,9 @@ class Plan:
     cold_repeats: int
     network_rounds: int
     network_steps: int
+    large_gigabytes: float
+    large_rounds: int
+    device_rounds: int
 
 
 FULL = Plan(
@@ -48,6 +55,9 @@ FULL = Plan(
     cold_repeats=3,
     network_rounds=10,
     network_steps=1000,
+    large_gigabytes=1.0,
+    large_rounds=9,
+    device_rounds=7,
 )
 QUICK = Plan(
     rounds=3,
@@ -57,9 +67,12 @@ QUICK = Plan(
     cold_repeats=1,
     network_rounds=5,
     network_steps=400,
+    large_gigabytes=0.25,
+    large_rounds=3,
+    device_rounds=3,
 )
 
-SECTIONS = ("speed", "scaling", "memory", "cold", "network")
+SECTIONS = ("speed", "large", "devices", "scaling", "memory", "cold", "network")
 
 
 def main() -> None:
@@ -84,7 +97,8 @@ def main() -> None:
         "load_before": [round(load, 2) for load in load_before],
         "load_after": [round(load, 2) for load in os.getloadavg()],
     }
-    text = "\n\n".join(["# Benchmarks", describe(about), *(REPORTS[section](result) for section, result in results.items())])
+    sections = [ratios.report(results), *(REPORTS[section](result) for section, result in results.items())]
+    text = "\n\n".join(["# Benchmarks", describe(about), *filter(None, sections)])
     (BUILD / "results.md").write_text(text + "\n")
     (BUILD / "results.json").write_text(json.dumps({"machine": about, **results}, indent=1) + "\n")
     print(text)
@@ -96,6 +110,8 @@ REPORTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "memory": memory.report,
     "cold": cold.report,
     "network": network.report,
+    "large": large.report,
+    "devices": devices.report,
 }
 
 
@@ -118,6 +134,10 @@ def measured(section: str, plan: Plan, limit: Limit | None) -> dict[str, Any]:
         return memory.measure(plan.memory_rows)
     if section == "cold":
         return cold.measure(plan.cold_repeats)
+    if section == "large":
+        return large.measure(plan.large_gigabytes, BUILD / "rows", plan.large_rounds)
+    if section == "devices":
+        return devices.measure(plan.device_rounds)
     return network.measure(plan.network_rounds, plan.network_steps)
 
 

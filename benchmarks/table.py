@@ -27,5 +27,9 @@ def verdict(value: float, bar: float) -> str:
     return "met" if value <= bar else "MISSED"
 
 
+def reached(value: float, bar: float) -> str:
+    return "met" if value >= bar else "MISSED"
+
+
 def gigabytes(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.2f}"

@@ -88,6 +88,7 @@ def test_many_threads_read_at_once(folder, arrays):
 
 
 def test_files_are_closed_with_the_column(folder):
+    gc.collect()
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
     rows = open_rows(folder)
     rows["X"][:1], rows["y"].rows(np.arange(2))

@@ -6,6 +6,7 @@ checksum of its own. It is written last, so a folder with a header is a finished
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
 import os
@@ -98,6 +99,12 @@ class FileColumn:
             offset = start * mmap.PAGESIZE
             pages.madvise(mmap.MADV_WILLNEED, offset, min(end * mmap.PAGESIZE, self.nbytes) - offset)
 
+    def will_read(self, start: int, count: int) -> None:
+        """Have the system read adjacent rows ahead; where it cannot be told, nothing."""
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):  # what is wrong with the file shows when it is read
+                os.posix_fadvise(self._file(), start * self._row_bytes, count * self._row_bytes, os.POSIX_FADV_WILLNEED)
+
     def _read(self, start: int, stop: int) -> np.ndarray:
         out = aligned((stop - start, *self.shape[1:]), self.dtype)
         self.read(start, out)
@@ -144,11 +151,13 @@ class FileColumn:
             raise self._failure(f"it could not be mapped into memory ({error})") from error
 
     def _file(self) -> int:
-        with self._lock:
-            if self._opened is None:
-                self._opened = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-                weakref.finalize(self, os.close, self._opened)
-            return self._opened
+        if self._opened is None:
+            with self._lock:
+                if self._opened is None:
+                    opened = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+                    weakref.finalize(self, os.close, opened)
+                    self._opened = opened
+        return self._opened
 
     def _failure(self, what: str) -> SgmcmcError:
         return SgmcmcError(f"{self.path}: {what}; check the disk, or convert the data again with overwrite=True")

@@ -211,17 +211,27 @@ class ReadWindows(FromTable):
         capacity, first = len(drawn), np.asarray(drawn)[:count]
         shape = (capacity, *first.shape[1:], self.batch_size)
         rows = {name: lend((*shape, *column.shape[1:]), column.dtype) for name, column in self.arrays.items()}
-        index = lend(shape, np.int32)
-        index[:count] = (first[..., None] + np.arange(self.batch_size)) % self.n_rows
-        for place in np.ndindex(*first.shape):
-            start = int(first[place])
-            before_end = min(self.batch_size, self.n_rows - start)
-            for name, column in self.arrays.items():
-                window = rows[name][place]
+        self._announce(first)
+        for name, column in self.arrays.items():
+            windows = rows[name][:count].reshape(first.size, self.batch_size, *column.shape[1:])
+            for start, window in zip(first.ravel().tolist(), windows, strict=True):
+                before_end = self.n_rows - start
                 column.read(start, window[:before_end])
                 if before_end < self.batch_size:
                     column.read(0, window[before_end:])
+        index = lend(shape, np.int32)
+        np.add(first[..., None], np.arange(self.batch_size, dtype=np.int32), out=index[:count])
+        around = first > self.n_rows - self.batch_size  # few: a division for every row of every window would take its time
+        index[:count][around] %= self.n_rows
         return rows, index
+
+    def _announce(self, first: np.ndarray) -> None:
+        """Of files too large for memory, have all windows asked for before the first is waited for."""
+        if self.table.large:
+            for column in self.arrays.values():
+                if hasattr(column, "will_read"):
+                    for start in first.ravel().tolist():
+                        column.will_read(start, self.batch_size)
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         rows, index = entry

@@ -226,6 +226,11 @@ class Part:
         if hasattr(self.column, "will_need"):
             self.column.will_need(index + self.start)
 
+    def will_read(self, start: int, count: int) -> None:
+        """Say in advance which adjacent rows will be asked for."""
+        if hasattr(self.column, "will_read"):
+            self.column.will_read(self.start + start, count)
+
 
 def part_of(column: Any, start: int, stop: int) -> Any:
     """Adjacent rows of any column, not read."""
