@@ -129,6 +129,20 @@ def test_a_job_that_lost_a_process_resumes_bitwise(tmp_path):
         np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-5, atol=1e-6)
 
 
+def test_sigterm_for_one_process_ends_all_together(tmp_path):
+    processes = start("resume", tmp_path, "0", "1")
+    wait_for(tmp_path / "resume-0.begun")
+    processes[1].terminate()
+    for process in processes:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        assert "interrupted" in errors
+    draws = [np.load(tmp_path / f"resume-{number}.npz")["draws"] for number in (0, 1)]
+    assert 0 < draws[0].shape[1] < 2000
+    np.testing.assert_array_equal(draws[0], draws[1])
+    np.testing.assert_array_equal(sgmcmc.load(tmp_path / "run")["beta"], draws[0])
+
+
 def wait_for(file, seconds=200):
     deadline = time.monotonic() + seconds
     while not file.exists():
