@@ -21,8 +21,9 @@ ROOMS = [
     | {"rowheader", "rowfiles", "table", "sources", "strata", "importance", "pool"},
     {"gradients", "centering", "curvature", "dynamics", "kernel", "laws"},
     {"summaries", "quantiles", "diagnostics", "inflation", "stein", "decisions", "health"},
-    {"progress", "prefetch", "signals", "checkpoints", "hosts", "shared_folder", "spread", "run", "passes", "mode", "centre"}
-    | {"result", "assembly", "pictures", "failures", "saving", "loading", "sampler"},
+    {"progress", "prefetch", "signals", "checkpoints", "hosts", "shared_folder", "spread"}
+    | {"standing", "pace", "run", "passes", "mode", "centre"}
+    | {"result", "assembly", "pictures", "failures", "saving", "loading", "run_checks", "sampler"},
     {"survey", "pilot", "design", "preparation", "adaptation"},
     {"composition", "samplers", "underdamped", "auto"},
     {"data", "datasets", "models", "__init__", "demo", "experiments", "cli", "__main__"},

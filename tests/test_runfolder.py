@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
-from sgmcmc.checkpoints.drawfiles import DrawFile, Layout, read_draws, whole_draws
+from sgmcmc.checkpoints.drawfiles import DrawFile, Layout, read_draws
 from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.reading import read
@@ -144,7 +144,7 @@ def test_the_next_process_goes_on_from_the_last_checkpoint(tmp_path):
     assert again.safe == 10
     np.testing.assert_array_equal(jax.random.key_data(again.key), [0, 1])
     file = again.draw_file("draws", LIKE, True)
-    assert file.filled == whole_draws(file.path) == 10
+    assert file.filled == 10  # what follows is written over
     file.add(rows(10, 2))
     again.commit({"done": 12})
     check_first(file.draws(), 12)

@@ -27,10 +27,10 @@ from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress
 from sgmcmc.result import Result
-from sgmcmc.run import Outcome
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.schedules import Schedule
 from sgmcmc.seeds import seed_number
+from sgmcmc.standing import Outcome
 from sgmcmc.summaries import MOST_PAIRED, PairTrace, Trace, paired_numbers
 from sgmcmc.survey import Survey
 from sgmcmc.table import Table

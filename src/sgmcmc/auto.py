@@ -153,7 +153,9 @@ def _run(trial: Trial, draws: int, progress: Progress, folder: RunFolder | None)
     thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
     told = trial.decisions.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
     sampler = trial.sampler.with_decisions(told)
-    return sampler.run_in(folder, trial.state, draws * thin, thin=thin, diagnose=True, progress=progress)
+    return _first(
+        sampler.run_in(folder, trial.state, draws * thin, thin=thin, diagnose=True, progress=progress, or_more=True), draws
+    )
 
 
 def _extended(trial: Trial, result: Result, target: int, draws: int, progress: Progress, folder: RunFolder | None) -> Result:
@@ -163,7 +165,8 @@ def _extended(trial: Trial, result: Result, target: int, draws: int, progress: P
         more = min(max(math.ceil(1.1 * made * (target / max(ess, 1.0) - 1)), 20), LONGEST_RUN * draws - made)
         made += more
         if folder is not None:  # the folder has the draws so far
-            result = sampler.run_in(folder, trial.state, made * thin, thin=thin, diagnose=True, progress=progress)
+            whole = sampler.run_in(folder, trial.state, made * thin, thin=thin, diagnose=True, progress=progress, or_more=True)
+            result = _first(whole, made)
         else:
             further = sampler.run(result.final_state, more * thin, thin=thin, diagnose=True, progress=progress)
             result = _joined(result, further)
@@ -186,6 +189,16 @@ def _joined(first: Result, then: Result) -> Result:
         )
     settings = then.settings | {"n_iters": first.settings["n_iters"] + then.settings["n_iters"]}
     return replace(then, draws=tree_map(join, first.draws, then.draws), pairs=pairs, settings=settings, decisions=first.decisions)
+
+
+def _first(result: Result, draws: int) -> Result:
+    """The first so many draws of a run that an earlier call may have made longer."""
+    if _made(result) <= draws:
+        return result
+    pairs = result.pairs
+    if pairs is not None:
+        pairs = replace(pairs, positions=pairs.positions[:, :draws], gradients=pairs.gradients[:, :draws])
+    return replace(result, draws=tree_map(lambda x: x[:, :draws], result.draws), pairs=pairs)
 
 
 def _made(result: Result) -> int:

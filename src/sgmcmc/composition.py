@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, get_type_hints
@@ -42,7 +43,9 @@ from sgmcmc.posterior import Posterior, make_transform
 from sgmcmc.preparation import own_whitening, prepared_in
 from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.sampler import Prepared, Sampler, check_run_numbers, keep_texts, named_keeps
+from sgmcmc.run_checks import check_run, check_run_numbers, keep_texts, named_keeps
+from sgmcmc.sampler import Prepared, Sampler
+from sgmcmc.saving import check_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.seeds import as_key
 from sgmcmc.shared_folder import SharedFolder, open_folder
@@ -222,7 +225,8 @@ def set_up(
         **({} if centre is None else {"opt_stepsize": of_value(centre[0], jnp.int32(1)), "n_iters_opt": centre[1]}),
     }
     identity = partial(identify, posterior, arrays, params, texts)
-    folder = None if opening is None else opening.open(identity(), position, is_spread(arrays))
+    varies = schedule is not None and schedule.varies
+    folder = None if opening is None else opening.open(identity(), position, posterior, varies, is_spread(arrays))
     if folder is not None:
         rows = folder.stage("rows", lambda: rows)  # decided once, whatever machine the run goes on on
     asked = (precondition, own, rows == "importance", schedule is None, progress)
@@ -277,12 +281,19 @@ class Opening:
     path: Any
     seed: Any
     parts: Mapping[str, Any]
-    keeps: Mapping[str, Keep]
+    running: Mapping[str, Any]
+    opened: ExitStack = field(default_factory=ExitStack, compare=False)
 
-    def open(self, identity: Mapping[str, str], params: PyTree, shared: bool) -> RunFolder | SharedFolder:
-        """Open it, or say what differs from the run in it."""
-        parts = {name: of_value(value) for name, value in self.parts.items()}
-        return open_folder(self.path, {**identity, **parts, **keep_texts(self.keeps, params)}, self.seed, params, shared)
+    def open(
+        self, identity: Mapping[str, str], position: PyTree, posterior: Posterior, varies: bool, shared: bool
+    ) -> RunFolder | SharedFolder:
+        """Open it, or say what differs from the run in it. What the run would refuse is refused first, and leaves no folder."""
+        params = jax.eval_shape(posterior.transform.to_params, position)
+        check_run(params, varies, **self.running)
+        keeps = named_keeps(self.running.get("keep"))
+        check_keeps(keeps, params)
+        texts = {**identity, **{name: of_value(value) for name, value in self.parts.items()}, **keep_texts(keeps, params)}
+        return self.opened.enter_context(open_folder(self.path, texts, self.seed, position, shared))
 
 
 def _rows(wanted: Any, table: Table, name: str, centred: bool) -> tuple[str, Decisions]:
@@ -373,7 +384,7 @@ def run_whole(setup: Callable[..., Sampler], problem: tuple[Any, ...], specific:
     seed, n_chains, checkpoint = here.pop("seed", None), here.pop("n_chains", None), here.pop("checkpoint", None)
     numbers = {"n_iters": 10_000} | {name: value for name, value in running.items() if name != "keep"}
     check_run_numbers(n_chains=n_chains, **numbers)  # before a set-up that may look at all the data
-    keeps = named_keeps(running.get("keep"))
+    named_keeps(running.get("keep"))
     seed = None if seed is None else as_key(seed)
     if checkpoint is None:
         sampler = setup(*problem, **specific, **here)
@@ -381,11 +392,11 @@ def run_whole(setup: Callable[..., Sampler], problem: tuple[Any, ...], specific:
         state = sampler.init(seed, n_chains=n_chains, progress=running["progress"])
         return sampler.run(state, **running)
     parts = {"n_chains": n_chains} | {name: running.get(name, usual) for name, usual in USUAL.items()}
-    sampler = setup(*problem, **specific, **here, checkpoint=Opening(checkpoint, seed, parts, keeps))
-    folder = sampler.folder
-    assert folder is not None
-    with folder:
-        sampler.check_run(**running)
+    opening = Opening(checkpoint, seed, parts, running)
+    with opening.opened:
+        sampler = setup(*problem, **specific, **here, checkpoint=opening)
+        folder = sampler.folder
+        assert folder is not None
         begin = partial(sampler.init, folder.key, n_chains=n_chains, progress=running["progress"])
         state = folder.stage("start", begin, sampler.start)
         return sampler.run_in(folder, state, **{"n_iters": 10_000, **running})

@@ -37,4 +37,5 @@ def load(path: str | Path) -> Result:
 def _latest(reading: Reading) -> Reading:
     """The run itself, or of one that began anew the last beginning that made draws."""
     begun = [part for _, part in sorted(reading.parts.items()) if part.last is not None]
-    return begun[-1] if begun else reading
+    drawn = [part for part in begun if part.last is not None and any(part.last.n_draws.values())]
+    return (drawn or begun or [reading])[-1]

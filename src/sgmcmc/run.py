@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,87 +20,19 @@ from sgmcmc.errors import SgmcmcError
 from sgmcmc.gradients import log_posterior
 from sgmcmc.hosts import waiting_for_peers
 from sgmcmc.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
+from sgmcmc.pace import Pace
 from sgmcmc.prefetch import Ahead
 from sgmcmc.progress import Bar
 from sgmcmc.signals import stoppable
 from sgmcmc.sources import Source, on_device
 from sgmcmc.spread import CHAINS, Spread, make_spread, specs_along_chains, state_specs, strata_of
+from sgmcmc.standing import Outcome, Saver, Standing
 from sgmcmc.strata import StratumRows
 from sgmcmc.summaries import Keep, seen_by
 
-LARGEST_CHUNK = 1000
+LARGEST_CHUNK = 2000
 CHUNK_BYTES = 32 << 20
 """A chunk's minibatches and noise stay below this, so that they are still in cache when the loop reads them."""
-
-GROWTH = 4
-"""How many times as long as the one before a chunk may be."""
-
-CHUNK_SECONDS = 0.3
-"""How long a chunk should take at most: how often the progress bar moves and Ctrl-C is heard."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How far a run came and what it kept."""
-
-    state: State
-    values: tuple[Any, ...]
-    stored: int
-    failed_at: State | None
-    interrupted: bool
-    finite: bool
-    error: SgmcmcError | None = None
-
-    def whole(self) -> Outcome:
-        """Itself, unless something other than a chain ended the run early: then that."""
-        if self.error is not None:
-            raise self.error
-        if self.interrupted:
-            raise KeyboardInterrupt
-        return self
-
-
-@dataclass
-class Standing:
-    """Where a run stands between two chunks: all it needs to go on.
-
-    Attributes:
-        state: of the chains.
-        carries: what the keep objects carry from chunk to chunk.
-        stores: what they have handed over to the host.
-        done: iterations, burn-in included.
-        finite: whether the log posterior was, so far.
-    """
-
-    state: State
-    carries: tuple[Any, ...]
-    stores: tuple[Any, ...]
-    done: int = 0
-    finite: bool = True
-
-    def values(self, keeps: tuple[Keep, ...], chained: bool) -> tuple[Any, ...]:
-        """What the keep objects have to show for it."""
-        return tuple(self.value(number, keep, chained) for number, keep in enumerate(keeps))
-
-    def value(self, number: int, keep: Keep, chained: bool) -> Any:
-        """The same for one of them."""
-        return keep.finish(seen_by(keep, self.state), self.carries[number], self.stores[number], chained)
-
-
-class Saver(Protocol):
-    """Who writes down where a run stands."""
-
-    def store(self, number: int, keep: Keep, seen: PyTree, chained: bool) -> Any:
-        """A place for what a keep object hands over, or None for one in memory."""
-        ...
-
-    def resume(self, standing: Standing) -> Standing:
-        """Where the run stood when it was last saved, or as it is."""
-        ...
-
-    def save(self, standing: Standing, finished: bool) -> None:
-        """Write it down, if it is time."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -166,7 +97,7 @@ class Loop:
         spread = self.spread(n_chains(state))
         shared = spread is not None and spread.over_processes
         carried = None if spread is None else _keep_specs(keeps, state, capacity, chained)[0]
-        failed, error, interrupted, pace = None, None, False, _Pace(capacity)
+        failed, error, interrupted, pace, between = None, None, False, Pace(capacity), True
         # The random numbers of a chunk's rows are queued before the chunk that precedes it, or they would wait for it.
         with Ahead(partial(self.gather, spread=spread)) as rows, stoppable(terminated=saver is not None) as stop:
             try:
@@ -187,13 +118,12 @@ class Loop:
                         pace.start()
                         state_after, carries_after, pieces, report = _in_step(chunk, queued)
                     steps, log_posterior = report["steps"], report["log_posterior"]
-                    # From here on the chunk counts: what ends the run before leaves all as it was, what comes after nothing out.
+                    between = False  # what ends the run here must not be saved: some stores may have the chunk, others not
+                    _hand_over(run.stores, pieces)
                     run.state, run.carries, run.done = state_after, carries_after, run.done + steps
-                    run.finite = run.finite and math.isfinite(log_posterior)
-                    for store, piece in zip(run.stores, pieces, strict=True):
-                        if store is not None:
-                            store.add(piece)
-                    failed = report["attempted"] if steps < count else None
+                    if steps:  # else the figure is that of the minibatch that ended it
+                        run.finite = run.finite and math.isfinite(log_posterior)
+                    between, failed = True, report["attempted"] if steps < count else None
                     pace.stop(count, stop.asked, report["proposal"] if shared else None)
                     if saver is not None:
                         saver.save(run, finished=run.done >= total or failed is not None or pace.ended)
@@ -202,6 +132,9 @@ class Loop:
                 interrupted = True
             except SgmcmcError as raised:
                 error = raised
+            finally:
+                if saver is not None and between and not shared:  # peers would wait for each other
+                    error = _last_save(saver, run, error)
         values = run.values(keeps, chained)
         stopped = interrupted or (pace.ended and run.done < total)
         return Outcome(run.state, values, max(0, run.done - burn_in) // thin, failed, stopped, run.finite, error)
@@ -393,38 +326,6 @@ class Loop:
         return called
 
 
-class _Pace:
-    """How many iterations to ask of a chunk, so that it takes about `CHUNK_SECONDS`; the next one is decided a chunk ahead."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity, self._clock, self.ended = capacity, 0.0, False
-        self._before: tuple[int, float] | None = None
-        self.count = self.upcoming = self.proposal = min(8, capacity)
-
-    def start(self) -> None:
-        """The chunk was handed over (and compiled, if it was the first)."""
-        self._clock = time.perf_counter()
-
-    def stop(self, count: int, asked_to_end: bool, agreed: int | None = None) -> None:
-        """It is back. Several processes keep one pace: the smallest `proposal`, `agreed` upon in the chunk that came back; who
-        is asked to end proposes 0, so that all end together.
-        """
-        seconds = time.perf_counter() - self._clock
-        affordable = min(self._capacity, GROWTH * count, int(CHUNK_SECONDS / self._per_iteration(count, seconds)))
-        self.proposal = 0 if asked_to_end else max(1, affordable)
-        decided = self.proposal if agreed is None else agreed
-        self.ended = decided == 0
-        self.count, self.upcoming = self.upcoming, max(1, decided)
-
-    def _per_iteration(self, count: int, seconds: float) -> float:
-        """What one more iteration takes: less than the average where a chunk costs something however short it is."""
-        before, self._before = self._before, (count, seconds)
-        average = seconds / count
-        if before is None or before[0] == count:
-            return average
-        return float(np.clip((seconds - before[1]) / (count - before[0]), average / GROWTH, average))
-
-
 def _keep_specs(keeps: tuple[Keep, ...], state: State, capacity: int, chained: bool) -> tuple[PyTree, PyTree]:
     """Where the chains are in what keep objects carry, and in what they hand over."""
 
@@ -459,6 +360,29 @@ def _pick_chains(which: np.ndarray, yes: jax.Array, no: jax.Array) -> np.ndarray
 
 def _watched(spread: Spread | None, what: str) -> AbstractContextManager[None]:
     return waiting_for_peers(what) if spread is not None and spread.over_processes else nullcontext()
+
+
+def _hand_over(stores: tuple[Any, ...], pieces: tuple[Any, ...]) -> None:
+    """Give every store what its keep object made of a chunk. Where one fails, all have the draws they had before."""
+    before = [getattr(store, "filled", None) for store in stores]
+    try:
+        for store, piece in zip(stores, pieces, strict=True):
+            if store is not None:
+                store.add(piece)
+    except BaseException:
+        for store, filled in zip(stores, before, strict=True):
+            if filled is not None:
+                store.filled = filled
+        raise
+
+
+def _last_save(saver: Saver, run: Standing, error: SgmcmcError | None) -> SgmcmcError | None:
+    """Save where a run ended; what ended it is more telling than what goes wrong here."""
+    try:
+        saver.save(run, finished=True)
+    except SgmcmcError as raised:
+        return error or raised
+    return error
 
 
 def power_of_two(count: int) -> int:

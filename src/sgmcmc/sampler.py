@@ -17,14 +17,14 @@ import numpy as np
 
 from sgmcmc._tree import leaf_names, number_names, size, tree_map
 from sgmcmc._types import Batch, PyTree, State
-from sgmcmc.assembly import ALONE, PAIRS, Record, assemble, trace_of
+from sgmcmc.assembly import PAIRS, Record, assemble, trace_of
 from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checks import check_choice, check_count
+from sgmcmc.checks import check_count
 from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import Motion
-from sgmcmc.errors import InputError, SgmcmcWarning, describe
+from sgmcmc.errors import InputError, SgmcmcWarning
 from sgmcmc.failures import divergence, first_not_finite, with_result
 from sgmcmc.gradients import centre_of, log_posterior
 from sgmcmc.hosts import from_first
@@ -33,11 +33,13 @@ from sgmcmc.passes import full_log_likelihood
 from sgmcmc.posterior import Posterior
 from sgmcmc.progress import Bar, Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.run import Loop, Saver, Standing, n_chains
+from sgmcmc.run import Loop, n_chains
+from sgmcmc.run_checks import check_run, keep_texts, named_keeps
 from sgmcmc.saving import FolderSaver
 from sgmcmc.seeds import as_key, draw_seed, seed_number
 from sgmcmc.shared_folder import SharedFolder, open_folder
 from sgmcmc.sources import Source
+from sgmcmc.standing import Saver, Standing
 from sgmcmc.strata import axis_of
 from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
 
@@ -177,7 +179,7 @@ class Sampler:
                 `sgmcmc.load` reads it at any time.
             chunk_size: iterations per compiled call; changes speed, never the draws.
         """
-        self.check_run(n_iters, burn_in, thin, keep, diagnose, progress, chunk_size)
+        check_run(self.params, self.kernel.schedule.varies, n_iters, burn_in, thin, keep, diagnose, progress, chunk_size)
         self._refuse_foreign(state)
         keeps = named_keeps(keep) | ({PAIRS: PairTrace()} if diagnose else {})
         if checkpoint is None:
@@ -189,16 +191,18 @@ class Sampler:
 
     def run_in(
         self, folder: RunFolder | SharedFolder | None, state: State, n_iters: int, burn_in: int = 0, thin: int = 1,
-        keep: Any = None, diagnose: bool = False, progress: Progress = True,
+        keep: Any = None, diagnose: bool = False, progress: Progress = True, or_more: bool = False,
     ) -> Result:  # fmt: skip
-        """`run`, kept in a folder that is open already, or nowhere."""
-        self.check_run(n_iters, burn_in, thin, keep, diagnose, progress)
+        """`run`, kept in a folder that is open already, or nowhere. The folder may have gone further before where `or_more`:
+        then the result has all of that.
+        """
+        check_run(self.params, self.kernel.schedule.varies, n_iters, burn_in, thin, keep, diagnose, progress)
         keeps = named_keeps(keep) | ({PAIRS: PairTrace()} if diagnose else {})
-        return self._run(state, n_iters, burn_in, thin, keep, keeps, progress, None, folder)
+        return self._run(state, n_iters, burn_in, thin, keep, keeps, progress, None, folder, or_more)
 
     def _run(
         self, state: State, n_iters: int, burn_in: int, thin: int, keep: Any, keeps: dict[str, Keep], progress: Progress,
-        chunk_size: int | None, folder: RunFolder | SharedFolder | None = None,
+        chunk_size: int | None, folder: RunFolder | SharedFolder | None = None, or_more: bool = False,
     ) -> Result:  # fmt: skip
         first_stored = int(state.step) + burn_in + thin
         self._warn_of_early_draws(first_stored - thin)
@@ -215,7 +219,7 @@ class Sampler:
             return self._weights(first_stored - thin + stride * (1 + np.arange(before, after)))
 
         weigh = weights if self.kernel.schedule.varies and trace is not None else None
-        saver = None if folder is None else self._saver(folder, keeps, burn_in + n_iters, record, weigh)
+        saver = None if folder is None else self._saver(folder, keeps, burn_in + n_iters, record, weigh, trace, or_more)
         with Bar(progress, self.name, burn_in + n_iters) as bar:
             outcome = self.loop.run(state, n_iters, burn_in, thin, tuple(keeps.values()), bar, chunk_size, saver)
         values = dict(zip(keeps, outcome.values, strict=True))
@@ -299,28 +303,9 @@ class Sampler:
             return np.asarray(self._full_log_posterior(state.params))
         return np.asarray([self._full_log_posterior(tree_map(lambda x, c=c: x[c], state.params)) for c in range(chains)])
 
-    def check_run(
-        self, n_iters: Any = 1, burn_in: Any = 0, thin: Any = 1, keep: Any = None, diagnose: Any = False, progress: Any = False,
-        chunk_size: Any = None,
-    ) -> None:  # fmt: skip
+    def check_run(self, **running: Any) -> None:
         """Refuse what `run` would refuse, without running."""
-        check_run_numbers(n_iters, burn_in, thin, diagnose, progress)
-        if chunk_size is not None:
-            check_count("chunk_size", chunk_size)
-        if diagnose and self.kernel.schedule.varies:
-            raise InputError(
-                "diagnose=True came with a stepsize that changes; the diagnostics need a chain with one law, so fix it"
-            )
-        for name, one in named_keeps(keep).items():
-            every = getattr(one, "thin", 1)
-            if every > n_iters // thin:
-                raise InputError(
-                    f"keep[{name!r}] has thin={every} for {n_iters // thin} looks, which stores nothing; make it smaller"
-                )
-            try:
-                jax.eval_shape(lambda p, one=one: one.open(one.begin(p, False), p, 1, False), self.params)
-            except Exception as error:
-                raise InputError(f"keep[{name!r}] failed on params: {type(error).__name__}: {error}") from error
+        check_run(self.params, self.kernel.schedule.varies, **running)
 
     @cached_property
     def loop(self) -> Loop:
@@ -376,8 +361,9 @@ class Sampler:
         return Batch(rows, weight, jnp.full(count, -1))
 
     def _saver(
-        self, folder: RunFolder | SharedFolder, keeps: dict[str, Keep], total: int, record: Callable[[State], Record], weigh: Any
-    ) -> Saver:
+        self, folder: RunFolder | SharedFolder, keeps: dict[str, Keep], total: int, record: Callable[[State], Record], weigh: Any,
+        trace: str | None, or_more: bool,
+    ) -> Saver:  # fmt: skip
         def recorded(standing: Standing) -> dict[str, Any]:
             chained = n_chains(standing.state) is not None
             kept = {
@@ -387,7 +373,7 @@ class Sampler:
             }
             return {"record": record(standing.state).packed(), "kept": kept}
 
-        return FolderSaver(folder, keeps, self.start, total, recorded, weigh)
+        return FolderSaver(folder, keeps, self.start, total, recorded, weigh, trace, or_more)
 
     def _weights(self, steps: np.ndarray) -> np.ndarray:
         weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self._position)))
@@ -430,38 +416,6 @@ class Sampler:
                     SgmcmcWarning,
                     stacklevel=3,
                 )
-
-
-def check_run_numbers(
-    n_iters: Any = 1, burn_in: Any = 0, thin: Any = 1, diagnose: Any = False, progress: Any = False, n_chains: Any = None
-) -> None:
-    """Refuse arguments of a run that are wrong for every sampler."""
-    check_count("n_iters", n_iters)
-    check_count("burn_in", burn_in, least=0)
-    if check_count("thin", thin) > n_iters:
-        raise InputError(f"thin is {thin} for {n_iters} iterations, which stores nothing; expected at most n_iters")
-    check_progress(progress)
-    check_choice("diagnose", diagnose, (True, False))
-    if n_chains is not None:
-        check_count("n_chains", n_chains)
-
-
-def named_keeps(keep: Any) -> dict[str, Keep]:
-    """Keep objects by name; the default is a trace of the parameters."""
-    if keep is None:
-        return {ALONE: Trace()}
-    keeps = dict(keep) if isinstance(keep, Mapping) else {ALONE: keep}
-    for name, one in keeps.items():
-        if not isinstance(one, Keep):
-            raise InputError(
-                f"keep[{name!r}] is {describe(one)}; expected an object such as Trace(), Moments() or Expectation(function)"
-            )
-    return keeps
-
-
-def keep_texts(keeps: Mapping[str, Keep], params: PyTree) -> dict[str, str]:
-    """What is kept, for the fingerprint of a run."""
-    return {f"keep[{name!r}]": of_value(keep, params) for name, keep in keeps.items()}
 
 
 def _centre_figures(state: State) -> dict[str, Any]:

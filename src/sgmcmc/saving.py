@@ -13,8 +13,8 @@ from sgmcmc._types import PyTree
 from sgmcmc.checkpoints.drawfiles import DrawFile
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.errors import InputError, describe
-from sgmcmc.run import Standing
 from sgmcmc.shared_folder import Follower, SharedFolder
+from sgmcmc.standing import Standing
 from sgmcmc.summaries import Keep, Trace
 
 SAVE_SECONDS = 2.0
@@ -35,6 +35,8 @@ class FolderSaver:
         total: iterations that the run is to have, burn-in included.
         record: what a reader needs beside the draws, from where the run stands.
         weigh: what draws count for, given how many there are before and after; None where all count the same.
+        trace: the name of the keep object whose draws are weighed.
+        or_more: whether the folder may hold more iterations than `total`.
     """
 
     folder: RunFolder | SharedFolder
@@ -43,7 +45,10 @@ class FolderSaver:
     total: int
     record: Callable[[Standing], dict[str, Any]]
     weigh: Callable[[int, int], np.ndarray] | None
+    trace: str | None = None
+    or_more: bool = False
     _last: float = field(default=0.0, init=False)
+    _saved: int = field(default=-1, init=False)
     _files: dict[str, DrawFile | Follower] = field(default_factory=dict, init=False)
 
     def store(self, number: int, keep: Keep, seen: PyTree, chained: bool) -> Any:
@@ -64,7 +69,7 @@ class FolderSaver:
             self._commit(standing)
             return standing
         saved = last.contents
-        if saved["done"] > self.total:
+        if saved["done"] > self.total and not self.or_more:
             raise InputError(
                 f"{self.folder.path} holds {saved['done']:,} iterations already and this call asks for {self.total:,}; "
                 f"ask for more, or read them with sgmcmc.load({str(self.folder.path)!r})"
@@ -72,19 +77,20 @@ class FolderSaver:
         for store, state in zip(standing.stores, saved["stores"], strict=True):
             if state is not None:
                 store.restore(state["of"])
-        self._last = time.monotonic()
+        self._last, self._saved = time.monotonic(), saved["done"]
         return Standing(saved["state"], tuple(saved["carries"]), standing.stores, saved["done"], saved["finite"])
 
     def save(self, standing: Standing, finished: bool) -> None:
         """Write it down, if the last time is long enough ago, or if the run ends here."""
-        if finished or time.monotonic() - self._last >= SAVE_SECONDS:
+        due = finished or time.monotonic() - self._last >= SAVE_SECONDS
+        if due and standing.done != self._saved:
             self._commit(standing)
         if finished:
             self.folder.settle()
 
     def _commit(self, standing: Standing) -> None:
         stores = [
-            None if isinstance(store, DrawFile | Follower) or store is None else {"of": _state(store)}
+            None if isinstance(store, DrawFile | Follower) or store is None else {"of": _check_store(store).state()}
             for store in standing.stores
         ]
         if self.weigh is not None:
@@ -98,20 +104,27 @@ class FolderSaver:
             **self.record(standing),
         }
         self.folder.commit(contents, self.params)
-        self._last = time.monotonic()
+        self._last, self._saved = time.monotonic(), standing.done
 
     def _add_weights(self) -> None:
         """One weight for every draw that was added since the last time."""
         assert self.weigh is not None
-        weights, draws = self._files[WEIGHTS], next((file for name, file in self._files.items() if name != WEIGHTS), None)
-        made = 0 if draws is None else draws.filled
+        assert self.trace is not None
+        weights, made = self._files[WEIGHTS], self._files[self.trace].filled
         if made > weights.filled:
             weights.add((made - weights.filled, self.weigh(weights.filled, made)))
 
 
-def _state(store: Any) -> Any:
-    if not (hasattr(store, "state") and hasattr(store, "restore")):
+def check_keeps(keeps: Mapping[str, Keep], params: PyTree) -> None:
+    """Refuse keep objects whose stores cannot be written down."""
+    for keep in keeps.values():
+        if type(keep).store is not Trace.store:
+            _check_store(keep.store(params, 1, False))
+
+
+def _check_store(store: Any) -> Any:
+    if store is not None and not (hasattr(store, "state") and hasattr(store, "restore")):
         raise InputError(
             f"{describe(store)} of a keep object cannot go into a checkpoint; expected a store with state() and restore(tree)"
         )
-    return store.state()
+    return store

@@ -107,7 +107,8 @@ class DrawFile:
     Args:
         path: the file; begun if it is not there.
         like: shapes and dtypes of one draw, chains on the first axis where `chained`.
-        committed: draws of an earlier process to go on from; what follows them in the file is forgotten.
+        committed: draws of an earlier process to go on from; what follows them in the file is written over, with the same
+            bits. The file never becomes shorter: results that were handed out may be maps of it.
     """
 
     def __init__(self, path: Path, name: str, like: PyTree, chained: bool, committed: int = 0) -> None:
@@ -121,21 +122,20 @@ class DrawFile:
             weakref.finalize(self, self._file.close)
             if (found := read_layout(self._file)) != self._layout:
                 raise SgmcmcError(f"{path} holds draws of {found.leaves}; expected {self._layout.leaves}")
-            self._forget_from(committed)
         except OSError as error:
             raise self._failure(error) from error
 
     def add(self, piece: tuple[Any, PyTree]) -> None:
         """Append the first `count` rows of a tree of arrays; all or, on a full disk, none of them."""
         count, rows = int(piece[0]), [np.asarray(leaf) for leaf in jax.tree.leaves(piece[1])]
-        at_once = max(1, COPY_BYTES // self._layout.record.itemsize)
+        at_once, length = max(1, COPY_BYTES // self._layout.record.itemsize), os.fstat(self._file.fileno()).st_size
         try:
             for start in range(0, count, at_once):
                 stop = min(start + at_once, count)
                 self._write(self._position(self.filled + start), [leaf[start:stop] for leaf in rows], stop - start)
         except OSError as error:
             with suppress(OSError):
-                self._forget_from(self.filled)
+                os.ftruncate(self._file.fileno(), length)
             raise self._failure(error) from error
         self.filled += count
 
@@ -159,9 +159,6 @@ class DrawFile:
 
     def _position(self, draw: int) -> int:
         return len(self._layout.header) + draw * self._layout.record.itemsize
-
-    def _forget_from(self, draw: int) -> None:
-        os.ftruncate(self._file.fileno(), self._position(draw))
 
     def _failure(self, error: OSError) -> SgmcmcError:
         return write_failure(self.path, error, self.path.parent, self.committed)

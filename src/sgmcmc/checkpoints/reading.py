@@ -90,7 +90,8 @@ def _read(folder: Path, manifest: dict[str, Any], likes: tuple[PyTree, ...]) -> 
     for path in sorted(folder.glob(f"{STAGE}*.npz")):
         with suppress(DamagedFileError):  # the run will compute it again
             stages[unquote(path.name[len(STAGE) : -len(".npz")])] = unpack(*read_arrays(path), *likes)
-    parts = {unquote(part.name): _read(part, manifest, likes) for part in sorted(folder.iterdir()) if part.is_dir()}
+    inside = [part for part in sorted(folder.iterdir()) if part.is_dir() and not (part / MANIFEST).exists()]  # or another run
+    parts = {unquote(part.name): _read(part, manifest, likes) for part in inside}
     return Reading(manifest, seed_of(manifest), last, draws, stages, parts)
 
 
