@@ -12,6 +12,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llv
 import jax
 import pytest
 
+collect_ignore = ["two_processes.py"]  # a script that joins a job of several processes when it is imported
+
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -16,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -586,6 +587,18 @@ def covertype(path, n_rows):
     return [path / f"covertype.{suffix}" for suffix in ("svm", "csv", "parquet")]
 
 
+def draws_of_logistic_regression(folder):
+    def log_lik(params, batch):
+        eta = batch["X"] @ params["beta"]
+        return (jnp.where(batch["y"] > 1.5, eta, 0.0) - jnp.logaddexp(0.0, eta)).sum()
+
+    def log_prior(params):
+        return -0.5 * (params["beta"] ** 2).sum()
+
+    options = {"minibatch_size": 100, "n_iters": 500, "seed": 1, "progress": False, "log_prior": log_prior}
+    return sgmcmc.sgldcv(log_lik, folder, {"beta": np.zeros(54, np.float32)}, 1e-5, **options)["beta"]
+
+
 @pytest.mark.parametrize("n_rows", [3_000, pytest.param(None, marks=pytest.mark.slow)])
 def test_covertype_is_the_same_from_three_formats(n_rows, tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "BLOCK_BYTES", 2**20 if n_rows else 2**25)
@@ -596,3 +609,6 @@ def test_covertype_is_the_same_from_three_formats(n_rows, tmp_path, monkeypatch)
         assert rows["X"].shape == (rows.n_rows, 54)
     same_files(tmp_path / ".svm", tmp_path / ".csv")
     same_files(tmp_path / ".svm", tmp_path / ".parquet")
+    draws = [draws_of_logistic_regression(tmp_path / suffix) for suffix in (".svm", ".csv", ".parquet")]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    np.testing.assert_array_equal(draws[0], draws[2])

@@ -187,6 +187,17 @@ def test_minibatches_of_a_pool_estimate_its_sum_without_bias():
         assert abs(estimates.mean() - exact) < 4 * error
 
 
+def test_a_device_with_some_of_the_chains_draws_from_their_pools():
+    like = table.Table({"x": np.zeros(40, np.float32)})
+    pool = draw_pool([({"x": np.arange(40, dtype=np.float32)}, np.ones(40))], like, 40, 4, seed=1)
+    source = pool.source(2)
+    drawn = source.draw(jax.random.split(jax.random.key(0), 5 * 4).reshape(5, 4, 1))
+    every = source.prepare(drawn, 5)
+    last = source.prepare(jax.tree.map(lambda x: x[:, 2:], drawn), 5)
+    for whole, part in zip(jax.tree.leaves(every), jax.tree.leaves(last), strict=True):
+        np.testing.assert_array_equal(whole[:, 2:], part)
+
+
 def test_sample_draws_a_pool_of_data_too_large_for_memory(folder, monkeypatch):
     monkeypatch.setattr(table, "physical_memory", lambda: 1000)
     monkeypatch.setattr(pilot, "POOL_ROWS", 2000)

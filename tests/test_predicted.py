@@ -168,7 +168,7 @@ def predicted(name):
     rows = rows - rows.mean(axis=1, keepdims=True)
     noise = N * (N - SIZE) / SIZE * np.einsum("pij,pik->jk", rows, rows) / (len(points) * (N - 1))
     dynamics = BAOA(0.5) if name == "baoa" else Langevin()
-    return inflation(dynamics, automatic(name).prepared.decisions["stepsize"], directions(PRECISION, noise))
+    return inflation(dynamics, automatic(name).decisions["stepsize"], directions(PRECISION, noise))
 
 
 @pytest.mark.parametrize("name", ["sgld", "sgldcv", "baoa"])
@@ -188,7 +188,7 @@ def test_control_the_posterior_itself_is_not_what_they_sample(name):
 
 def test_decisions_record_step_minibatch_and_prediction():
     sampler = automatic("sgldcv", "auto")
-    told = sampler.prepared.decisions
+    told = sampler.decisions
     assert set(told) == {"minibatch_size", "stepsize", "predicted_inflation"}
     assert told["minibatch_size"] == sampler.source.batch_size == sampler.settings["minibatch_size"]
     assert told["stepsize"] == pytest.approx(float(sampler.kernel.schedule.first), rel=1e-6)
@@ -205,7 +205,7 @@ def test_the_step_follows_the_units_unless_it_is_whitened():
         for data, prior in ((DATA, PRIOR), (small, 1e6 * PRIOR)):
             own = {"log_prior": lambda p, prior=prior: -0.5 * prior * (p["beta"] ** 2).sum(), "progress": False}
             sampler = sgmcmc.sgldcv_setup(log_lik, data, {"beta": np.zeros(2)}, "auto", minibatch_size=SIZE, **own, **options)
-            yield sampler.prepared.decisions["stepsize"]
+            yield sampler.decisions["stepsize"]
 
     large, little = steps()
     assert little == pytest.approx(1e-6 * large, rel=0.02)

@@ -81,12 +81,15 @@ class PoolRows(FromTable):
         return self.batch_size * (self.row_bytes + 8)
 
     def draw(self, keys: jax.Array) -> PyTree:
-        return draw_distinct(keys, self.per_chain, self.batch_size)
+        chains = keys.shape[1] if keys.ndim == 3 else 1  # iteration, chain, leap
+        numbers = jnp.broadcast_to(jnp.arange(chains, dtype=jnp.int32), (len(keys), chains))
+        return draw_distinct(keys, self.per_chain, self.batch_size), numbers
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        drawn, chains = drawn  # whose chains these are: a device may be asked for some of them only
         capacity, index = distinct(drawn, count, self.per_chain, self.batch_size)
         if index.ndim == 4:  # iteration, chain, leap, row
-            index = index + (self.per_chain * np.arange(index.shape[1], dtype=np.int32))[:, None, None]
+            index = index + self.per_chain * np.asarray(chains)[:count, :, None, None]
         numbers = gather(self._numbers, index, capacity)
         return gather_all(self.table, index, capacity), gather(self._weights, index, capacity), numbers
 

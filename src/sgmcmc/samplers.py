@@ -21,7 +21,7 @@ def sgld(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **opt
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: starting values: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         **options: see `RunOptions`.
@@ -74,7 +74,7 @@ def sghmc(
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: starting values: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         alpha: friction per leap, between 0 and 1: a number or a tree like `params`.
@@ -138,7 +138,7 @@ def sgnht(
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: starting values: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         a: the injected noise and the thermostats' start: a number or a tree like `params`.
@@ -189,7 +189,7 @@ def sgldcv(
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: where the search for the centre starts: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         opt_stepsize: step size of the paper's search, `n_iters_opt` steps of stochastic gradient ascent; left out, the
@@ -253,7 +253,7 @@ def sghmccv(
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: where the search for the centre starts: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         opt_stepsize: as in `sgldcv`.
@@ -325,7 +325,7 @@ def sgnhtcv(
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: where the search for the centre starts: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         opt_stepsize: as in `sgldcv`.

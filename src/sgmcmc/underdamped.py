@@ -30,7 +30,7 @@ def baoa(
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: starting values: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         alpha: friction per step, at most 1: a number or a tree like `params`. With 1 the momentum is forgotten at once.
@@ -95,7 +95,7 @@ def baoacv(
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
-        dataset: a dict of arrays, rows on the first axis.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: where the search for the centre starts: any tree of floats.
         stepsize: as in `baoa`.
         opt_stepsize: as in `sgldcv`.

@@ -162,10 +162,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def refuse_foreign(folder: Path) -> None:
     """Files of someone else's are not to be mixed with ours. A process that ended at once may have left a lock."""
-    if (folder / MANIFEST).exists():
-        return
     others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, f"{MANIFEST}.tmp"))
-    if others:
+    if others and not (folder / MANIFEST).exists():  # asked last: a run may just be beginning
         raise InputError(
             f"{folder} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}) and no {MANIFEST}; "
             "expected a new folder, an empty one, or that of an earlier run"
