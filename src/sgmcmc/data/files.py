@@ -8,7 +8,6 @@ import hashlib
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -16,14 +15,12 @@ from typing import TypeAlias
 import numpy as np
 
 from sgmcmc.data.layout import Layout
+from sgmcmc.datasets.locks import wait_for_lock
 from sgmcmc.errors import SgmcmcError
-from sgmcmc.progress import Bar, Progress
+from sgmcmc.progress import Progress
 from sgmcmc.rowheader import row_file, size
 
 Rows: TypeAlias = dict[str, np.ndarray]
-
-POLL = 0.25
-"""Seconds between two looks at a lock that another process holds."""
 
 REREAD = 2**24
 """Bytes read at once where a file is read again for its checksum."""
@@ -148,23 +145,8 @@ def alone(folder: Path, progress: Progress) -> Iterator[None]:
     handle = None if sys.platform == "win32" else os.open(folder, os.O_RDONLY)
     try:
         if handle is not None:
-            _wait_for_lock(handle, folder, progress)
+            wait_for_lock(handle, f"converts into {folder}", progress)
         yield
     finally:
         if handle is not None:
             os.close(handle)
-
-
-def _wait_for_lock(handle: int, folder: Path, progress: Progress) -> None:
-    import fcntl  # Windows has none
-
-    with Bar(progress, f"waiting for another process that converts into {folder}", None, "looks") as bar:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                bar.update(1)
-                time.sleep(POLL)
-            except OSError:  # some network file systems have no locks
-                return

@@ -36,7 +36,7 @@ def _locked(part: Path, progress: Progress) -> int:
     while True:
         handle = os.open(part, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            _wait_for_lock(handle, part, progress)
+            wait_for_lock(handle, f"downloads {part.stem}", progress)
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), part.stat()):
                     return handle
@@ -46,10 +46,11 @@ def _locked(part: Path, progress: Progress) -> int:
         os.close(handle)  # whoever had the lock renamed or removed the file meanwhile
 
 
-def _wait_for_lock(handle: int, part: Path, progress: Progress) -> None:
+def wait_for_lock(handle: int, doing: str, progress: Progress) -> None:
+    """Take the lock of an open file, after whoever has it; `doing` says what that one does."""
     import fcntl  # Windows has none
 
-    with Bar(progress, f"waiting for another process that downloads {part.stem}", None, "looks") as bar:
+    with Bar(progress, f"waiting for another process that {doing}", None, "looks") as bar:
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
