@@ -220,7 +220,7 @@ def test_a_killed_process_leaves_no_lock_and_its_bytes_are_used(folder, home, ha
 
 @needs_locks
 def test_a_lock_on_a_file_that_was_removed_meanwhile_does_not_count(tmp_path, monkeypatch):
-    part, handles, wait_for_lock = tmp_path / "part", [], locks._wait_for_lock
+    part, handles, wait_for_lock = tmp_path / "part", [], locks.wait_for_lock
 
     def wait(handle, *arguments):
         wait_for_lock(handle, *arguments)
@@ -228,7 +228,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_does_not_count(tmp_path, mo
             part.unlink()
         handles.append(handle)
 
-    monkeypatch.setattr(locks, "_wait_for_lock", wait)
+    monkeypatch.setattr(locks, "wait_for_lock", wait)
     with locks.alone(part, False):
         assert os.path.samestat(os.fstat(handles[1]), part.stat())
     assert names(tmp_path) == []

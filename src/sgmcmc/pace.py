@@ -9,6 +9,9 @@ import numpy as np
 GROWTH = 4
 """How many times as long as the one before a chunk may be."""
 
+LEAST = 1e-9
+"""Seconds: below what any iteration takes."""
+
 CHUNK_SECONDS = 0.3
 """How long a chunk should take at most: how often the progress bar moves and Ctrl-C is heard."""
 
@@ -19,6 +22,7 @@ class Pace:
     def __init__(self, capacity: int) -> None:
         self._capacity, self._clock, self.ended = capacity, 0.0, False
         self._before: tuple[int, float] | None = None
+        self._marginal: float | None = None
         self.count = self.upcoming = self.proposal = min(8, capacity)
 
     def start(self) -> None:
@@ -37,9 +41,11 @@ class Pace:
         self.count, self.upcoming = self.upcoming, max(1, decided)
 
     def _per_iteration(self, count: int, seconds: float) -> float:
-        """What one more iteration takes: less than the average where a chunk costs something however short it is."""
+        """What one more iteration takes: less than the average where a chunk costs something however short it is. Two chunks tell
+        that apart if one was at least twice as long as the other.
+        """
         before, self._before = self._before, (count, seconds)
-        average = seconds / count
-        if before is None or before[0] == count:
-            return average
-        return float(np.clip((seconds - before[1]) / (count - before[0]), average / GROWTH, average))
+        if before is not None and max(count, before[0]) >= 2 * min(count, before[0]):
+            self._marginal = (seconds - before[1]) / (count - before[0])
+        average = max(seconds / count, LEAST)
+        return average if self._marginal is None else float(np.clip(self._marginal, LEAST, average))
