@@ -10,12 +10,12 @@ import random
 import signal
 import sys
 import time
-import traceback
 import warnings
 
 import jax
 import numpy as np
 
+from forked import started
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.reading import read
 from sgmcmc.errors import SgmcmcError
@@ -74,20 +74,6 @@ def watch(folder, pipe):
         assert right(draws, done)
         readings, last = readings + (done > 0), done
     os.write(pipe, f"{readings}".encode())
-
-
-def started(function, *arguments):
-    process = os.fork()
-    if process:
-        return process
-    code = 1
-    try:
-        function(*arguments)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
 
 
 def ended(process):

@@ -13,7 +13,6 @@ import select
 import signal
 import sys
 import time
-import traceback
 import warnings
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ import jax
 import numpy as np
 
 import sgmcmc
+from forked import started
 from sgmcmc import saving
 
 saving.SAVE_SECONDS = 0.02
@@ -140,23 +140,6 @@ def watch(folder, reference, pipe):
         readings += last > 0
         time.sleep(0.3)
     os.write(pipe, str(readings).encode())
-
-
-def started(function, *arguments):
-    process = os.fork()
-    if process:
-        return process
-    code = 1
-    try:
-        function(*arguments)
-        code = 0
-    except KeyboardInterrupt:
-        code = 130
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def ended(process):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -23,6 +22,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
+from damage import flip, largest_file
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
 
 REFUSED = "InputError that says what differs; nothing is touched"
@@ -219,17 +219,6 @@ def with_rare_checkpoints(inject):
 
 
 @contextmanager
-def largest_file(size):
-    """A real limit of the system: writing stops in the middle, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@contextmanager
 def failing(case, function, code, ending):
     """A function of the system that fails for files whose names end like this."""
     real = getattr(os, function)
@@ -343,12 +332,6 @@ def _(case):
 
 
 # --- files
-
-
-def flip(path, position):
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(data)
 
 
 def goes_back(case, damage):

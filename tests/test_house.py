@@ -16,7 +16,7 @@ import sgmcmc
 SOURCE = Path(sgmcmc.__file__).parent
 
 ROOMS = [
-    {"_types", "errors", "_tree", "native", "gathering"},
+    {"_types", "errors", "_tree", "native", "gathering", "replacing"},
     {"posterior", "whitening", "schedules", "checks", "seeds"}
     | {"rowheader", "rowfiles", "table", "sources", "strata", "importance", "pool"},
     {"gradients", "centering", "curvature", "dynamics", "kernel", "laws"},

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import jax
@@ -16,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from damage import flip, largest_file
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.checkpoints.drawfiles import DrawFile, Layout, read_draws
 from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays
@@ -311,17 +310,6 @@ def test_another_kind_of_draws_is_refused(tmp_path):
 # --- full disks and failing ones ----------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def largest_file(size):
-    """A real limit of the system: writing stops in the middle, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_disk_that_fills_up_in_the_middle_of_a_draw(tmp_path):
     folder, file = begun(tmp_path / "run")
     size = file.path.stat().st_size
@@ -399,12 +387,6 @@ def test_file_systems_without_links(tmp_path, monkeypatch):
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------------
-
-
-def flip(path, position, bit=0):
-    contents = bytearray(path.read_bytes())
-    contents[position] ^= 1 << bit
-    path.write_bytes(contents)
 
 
 def test_flipped_bits_and_cuts_are_seen_everywhere(tmp_path):

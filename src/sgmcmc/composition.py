@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -192,11 +192,7 @@ def set_up(
     opening: Opening | None = options.get("checkpoint")  # pyright: ignore[reportAssignmentType]: from `run_whole` only
     if opening is not None and not isinstance(opening, Opening):
         raise InputError(f"{name}_setup got checkpoint; it belongs to the run: sampler.run(state, checkpoint={opening!r})")
-    _refuse_unknown(
-        {option: value for option, value in options.items() if value is not opening or value is None},
-        SetupOptions,
-        f"{name}_setup",
-    )
+    _refuse_unknown([option for option in options if option != "checkpoint"], SetupOptions, f"{name}_setup")
     precondition, progress = options.get("precondition"), check_progress(options.get("progress", True))
     posterior, arrays, position = check_problem(
         log_lik, dataset, params, options.get("log_prior"), options.get("constraints"), progress
@@ -402,7 +398,7 @@ def run_whole(setup: Callable[..., Sampler], problem: tuple[Any, ...], specific:
         return sampler.run_in(folder, state, **{"n_iters": 10_000, **running})
 
 
-def _refuse_unknown(options: Mapping[str, Any], known: type, name: str) -> None:
+def _refuse_unknown(options: Iterable[str], known: type, name: str) -> None:
     names = list(get_type_hints(known))
     for option in options:
         if option not in names:

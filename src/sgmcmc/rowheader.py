@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from sgmcmc.errors import InputError
+from sgmcmc.replacing import replacing
 
 HEADER = "header.json"
 PROGRESS = "conversion.json"
@@ -95,25 +95,9 @@ def write_header(folder: Path, header: Header) -> None:
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Replace a small file at one stroke: after a crash there is the old one or the new one, whole."""
-    draft = path.with_name(path.name + ".new")
-    with open(draft, "w", encoding="utf-8") as file:
-        json.dump(record, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make what was created, renamed or removed in a folder last."""
-    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders
-        return
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    """Replace a small file at one stroke."""
+    with replacing(path) as file:
+        file.write(json.dumps(record, indent=1, ensure_ascii=False).encode())
 
 
 def checksum_of(record: dict[str, Any]) -> str:

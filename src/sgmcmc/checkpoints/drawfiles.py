@@ -18,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc._types import PyTree
-from sgmcmc.checkpoints.durable import DamagedFileError, replacing, write_failure
+from sgmcmc.checkpoints.durable import DamagedFileError, write_failure
 from sgmcmc.checkpoints.packing import fill, outline
 from sgmcmc.errors import SgmcmcError
+from sgmcmc.replacing import replacing
 
 OPENING = b"sgmcmc draws, version 1\n"
 ALIGNMENT = 64

@@ -8,14 +8,15 @@ import io
 import json
 import os
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from sgmcmc.errors import SgmcmcError
+from sgmcmc.replacing import replacing
 
 BLOCK_BYTES = 4 << 20
 SPEC = "spec"
@@ -40,43 +41,6 @@ def write_failure(path: Path, error: OSError, folder: Path, safe: int) -> Sgmcmc
     return SgmcmcError(
         f"{path} could not be written: {error.strerror or error}; {kept}; {remedy} and make the same call again to go on{read}"
     )
-
-
-@contextmanager
-def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` at once, when it is whole and on disk; the old one becomes `previous`."""
-    unfinished = path.with_name(f"{path.name}.tmp")
-    try:
-        with open(unfinished, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if previous is not None and path.exists():
-            _keep_as(path, previous)
-        os.replace(unfinished, path)
-        sync_folder(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise
-
-
-def _keep_as(path: Path, previous: Path) -> None:
-    """A second name for a file that is about to lose its own."""
-    try:
-        previous.unlink(missing_ok=True)
-        os.link(path, previous)
-    except OSError:  # a file system without links: for a moment the file has its other name only, and readers look there too
-        os.replace(path, previous)
-
-
-def sync_folder(path: Path) -> None:
-    """Make names in a folder durable."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:

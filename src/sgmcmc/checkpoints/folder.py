@@ -29,15 +29,7 @@ import numpy as np
 
 from sgmcmc._types import PyTree
 from sgmcmc.checkpoints.drawfiles import DrawFile
-from sgmcmc.checkpoints.durable import (
-    DamagedFileError,
-    FolderLock,
-    read_arrays,
-    sync_folder,
-    write_arrays,
-    write_failure,
-    write_json,
-)
+from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays, write_failure, write_json
 from sgmcmc.checkpoints.fingerprint import differences
 from sgmcmc.checkpoints.packing import outline, pack, unpack
 from sgmcmc.checkpoints.reading import (
@@ -55,6 +47,7 @@ from sgmcmc.checkpoints.reading import (
     seed_of,
 )
 from sgmcmc.errors import InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.replacing import sync_folder
 from sgmcmc.seeds import as_key, draw_seed, seed_number
 
 

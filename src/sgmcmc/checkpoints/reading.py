@@ -16,9 +16,10 @@ import numpy as np
 
 from sgmcmc._types import PyTree
 from sgmcmc.checkpoints.drawfiles import read_draws, whole_draws
-from sgmcmc.checkpoints.durable import DamagedFileError, read_arrays, read_json, replacing
+from sgmcmc.checkpoints.durable import DamagedFileError, read_arrays, read_json
 from sgmcmc.checkpoints.packing import unpack
 from sgmcmc.errors import InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.replacing import replacing
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", "lock"

@@ -19,7 +19,8 @@ from sgmcmc.data.shuffle import Runs, SpilledRows
 from sgmcmc.data.sources import Source
 from sgmcmc.errors import InputError, SgmcmcError
 from sgmcmc.progress import Bar, Progress
-from sgmcmc.rowheader import HEADER, PROGRESS, ArrayEntry, Header, sync_folder, write_header, write_json
+from sgmcmc.replacing import draft_of, sync_folder
+from sgmcmc.rowheader import HEADER, PROGRESS, ArrayEntry, Header, write_header, write_json
 
 SPILL = "shuffling.tmp"
 
@@ -86,7 +87,7 @@ class Conversion:
     def _check_folder(self, found: Record | None, finished: bool, overwrite: bool) -> None:
         """Nothing is lost that somebody may want."""
         ours = finished or (self.folder / PROGRESS).exists()
-        others = [path.name for path in self.folder.iterdir() if path.name != f"{PROGRESS}.new"]
+        others = [path.name for path in self.folder.iterdir() if path.name != draft_of(self.folder / PROGRESS).name]
         if not ours and others:
             raise InputError(f"{self.folder} is not empty and not a folder of rows (it has {others[0]!r}); choose another folder")
         if ours and not overwrite:
@@ -245,7 +246,7 @@ def clear(folder: Path) -> None:
     """Remove what a conversion makes, the header first: without it nobody takes the rest for data."""
     (folder / HEADER).unlink(missing_ok=True)
     sync_folder(folder)
-    for path in [*folder.glob("*.rows"), folder / SPILL, *folder.glob("*.json.new"), folder / PROGRESS]:
+    for path in [*folder.glob("*.rows"), folder / SPILL, *folder.glob(draft_of(Path("*.json")).name), folder / PROGRESS]:
         path.unlink(missing_ok=True)
 
 
