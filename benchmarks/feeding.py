@@ -30,7 +30,7 @@ import sgmcmc
 from limit import Limit, compile_limit
 from problem import BUILD, COLUMNS, ITERATIONS, MINIBATCH, ROWS, Dataset, arguments, options, synthetic
 from sgmcmc import gathering, native, sources
-from sgmcmc._types import Batch
+from sgmcmc.core.types import Batch
 from table import spread, table
 
 MINIBATCHES = 299

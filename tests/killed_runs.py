@@ -18,7 +18,7 @@ import numpy as np
 from forked import started
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.reading import read
-from sgmcmc.errors import SgmcmcError
+from sgmcmc.core.errors import SgmcmcError
 
 PRINT = {"chain": "linear congruential"}
 LIKE = {"x": jax.ShapeDtypeStruct((2, 3), np.uint32), "t": jax.ShapeDtypeStruct((2,), np.int32)}

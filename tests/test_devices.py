@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sgmcmc._types import Batch
-from sgmcmc.errors import InputError
+from sgmcmc.core.errors import InputError
+from sgmcmc.core.types import Batch
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
 from sgmcmc.posterior import Posterior, make_transform
 from sgmcmc.sources import subsample

@@ -11,7 +11,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc import constraints
-from sgmcmc._types import Batch
+from sgmcmc.core.types import Batch
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
 from sgmcmc.passes import full_gradient
 from sgmcmc.posterior import Posterior, make_transform

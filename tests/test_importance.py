@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 from sgmcmc import InputError
+from sgmcmc.core.progress import Bar
 from sgmcmc.dynamics import Langevin
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
 from sgmcmc.importance import (
@@ -25,7 +26,6 @@ from sgmcmc.importance import (
 from sgmcmc.kernel import CHAIN_AXES, Kernel
 from sgmcmc.passes import full_gradient
 from sgmcmc.posterior import Posterior, Transform
-from sgmcmc.progress import Bar
 from sgmcmc.run import Loop
 from sgmcmc.schedules import step_schedule
 from sgmcmc.summaries import Trace

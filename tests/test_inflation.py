@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
-from sgmcmc.errors import InputError
+from sgmcmc.core.errors import InputError
 from sgmcmc.inflation import direction_inflation, gradient_covariance, parameter_inflation, standard_error
 
 LIMIT = 4.0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from exact import additive, from_rows, stationary_moments
-from sgmcmc._types import Batch
+from sgmcmc.core.types import Batch
 from sgmcmc.dynamics import Langevin, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.gradients import Minibatch
 from sgmcmc.kernel import Kernel

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc._tree import join
 from sgmcmc.composition import check_problem
+from sgmcmc.core.trees import join
 from sgmcmc.datasets import FOLDER_SETTING, folders
 from sgmcmc.datasets.catalogue import COVERTYPE_UCI
 from sgmcmc.models import logistic_regression

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sgmcmc.errors import InputError
+from sgmcmc.core.errors import InputError
 from sgmcmc.stein import stein_discrepancy, stein_kernel, zero_variance_mean
 from test_inflation import CORRELATED, LIMIT, langevin
 

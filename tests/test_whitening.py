@@ -9,8 +9,8 @@ import pytest
 
 import sgmcmc
 from sgmcmc import constraints
-from sgmcmc._tree import flat
-from sgmcmc._types import Batch
+from sgmcmc.core.trees import flat
+from sgmcmc.core.types import Batch
 from sgmcmc.curvature import dense_whitening, whitening_of
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, WhitenedState, whitened_centre
 from sgmcmc.posterior import Posterior, make_transform

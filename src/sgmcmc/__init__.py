@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from sgmcmc import data, hosts
-from sgmcmc._types import Batch, State
 from sgmcmc.auto import sample
 from sgmcmc.composition import RunOptions, SetupOptions
+from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.core.types import Batch, State
 from sgmcmc.datasets import get_dataset, train_test_split
-from sgmcmc.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.loading import load
 from sgmcmc.quantiles import Quantiles
 from sgmcmc.result import Result

@@ -13,23 +13,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import size, split, tree_map
-from sgmcmc._types import State
+from sgmcmc.core.checks import seed_number
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.trees import size, split, tree_map
+from sgmcmc.core.types import State
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
 from sgmcmc.design import NOISE, Design, control_variates, plain_gradients
 from sgmcmc.diagnostics import autocorrelation_time, flat_draws
-from sgmcmc.errors import SgmcmcError
 from sgmcmc.gradients import Centre
 from sgmcmc.inflation import direction_inflation
 from sgmcmc.passes import full_gradient
 from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar, Progress
 from sgmcmc.result import Result
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.schedules import Schedule
-from sgmcmc.seeds import seed_number
 from sgmcmc.standing import Outcome
 from sgmcmc.summaries import MOST_PAIRED, PairTrace, Trace, paired_numbers
 from sgmcmc.survey import Survey

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc._tree import join
-from sgmcmc._types import PyTree, State
+from sgmcmc.core.trees import join
+from sgmcmc.core.types import PyTree, State
 from sgmcmc.decisions import Decisions
 from sgmcmc.diagnostics import Pairs, flat_draws
 from sgmcmc.gradients import WhitenedState

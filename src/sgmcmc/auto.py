@@ -13,18 +13,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from sgmcmc._tree import size, tree_map
-from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checks import check_count
 from sgmcmc.composition import check_problem, identify
+from sgmcmc.core.checks import as_key, check_count, draw_seed
+from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcWarning
+from sgmcmc.core.progress import Progress, check_progress
+from sgmcmc.core.trees import size, tree_map
+from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.diagnostics import flat_draws, mixing
-from sgmcmc.errors import DivergenceError, InputError, SgmcmcWarning
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
-from sgmcmc.seeds import as_key, draw_seed
 from sgmcmc.strata import is_spread
 from sgmcmc.survey import take_survey
 from sgmcmc.table import Table

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import flat, split
-from sgmcmc._types import PyTree, Rows
+from sgmcmc.core.trees import flat, split
+from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.posterior import Posterior
 
 LARGEST_DENSE = 2000

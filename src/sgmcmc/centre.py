@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._types import Batch, PyTree, State
+from sgmcmc.core.errors import SgmcmcError, SgmcmcWarning
+from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.dynamics import Ascent
-from sgmcmc.errors import SgmcmcError, SgmcmcWarning
 from sgmcmc.gradients import Centre, Minibatch
 from sgmcmc.kernel import Kernel
 from sgmcmc.mode import find_mode
 from sgmcmc.passes import full_gradient
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar, Progress
 from sgmcmc.run import Loop
 from sgmcmc.schedules import Schedule
 from sgmcmc.sources import Source

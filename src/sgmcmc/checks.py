@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import leaf_names, tree_map
-from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree, Rows
-from sgmcmc.errors import InputError, SgmcmcWarning, describe
+from sgmcmc.core.checks import check_callable
+from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
+from sgmcmc.core.trees import leaf_names, tree_map
+from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree, Rows
 from sgmcmc.posterior import Posterior
 from sgmcmc.rowfiles import AnyFolder, FileColumn, open_rows
 from sgmcmc.sources import gather_all
@@ -188,26 +189,6 @@ def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
             stacklevel=2,
         )
     return size
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InputError(f"{name} is {describe(value)}; expected a whole number of at least {least}")
-    return int(value)
-
-
-def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    """One of a few names."""
-    if value not in choices:
-        raise InputError(f"{name} is {describe(value)}; expected one of {', '.join(map(repr, choices))}")
-    return value
-
-
-def check_callable(name: str, value: Any, example: str) -> None:
-    """A function."""
-    if not callable(value):
-        raise InputError(f"{name} is {describe(value)}; expected a function such as {example}")
 
 
 def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) -> bool:

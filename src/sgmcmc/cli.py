@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from sgmcmc.errors import SgmcmcError
+from sgmcmc.core.errors import SgmcmcError
 
 EXPERIMENTS = ("stan", "gaussian-mixture", "logistic-regression", "neural-network")
 STOPPED = 130

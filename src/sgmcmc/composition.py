@@ -15,25 +15,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import size
-from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.centering import LARGEST_DENSE
 from sgmcmc.centre import PaperOptimiser
 from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checks import (
-    check_choice,
-    check_count,
-    check_dataset,
-    check_log_lik,
-    check_log_prior,
-    check_minibatch,
-    check_params,
-    log_lik_shape,
-)
+from sgmcmc.checks import check_dataset, check_log_lik, check_log_prior, check_minibatch, check_params, log_lik_shape
+from sgmcmc.core.checks import as_key, check_choice, check_count
+from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
+from sgmcmc.core.progress import Progress, check_progress
+from sgmcmc.core.trees import size
+from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import BAOA, Dynamics, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
-from sgmcmc.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.gradients import ControlVariate, Minibatch, Whitened
 from sgmcmc.hosts import together
 from sgmcmc.importance import Importance
@@ -41,13 +34,11 @@ from sgmcmc.kernel import Kernel
 from sgmcmc.passes import look_over
 from sgmcmc.posterior import Posterior, make_transform
 from sgmcmc.preparation import own_whitening, prepared_in
-from sgmcmc.progress import Progress, check_progress
 from sgmcmc.result import Result
 from sgmcmc.run_checks import check_run, check_run_numbers, keep_texts, named_keeps
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.saving import check_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
-from sgmcmc.seeds import as_key
 from sgmcmc.shared_folder import SharedFolder, open_folder
 from sgmcmc.sources import Source, make_source, usual_rows
 from sgmcmc.strata import axis_of, is_spread, make_stratum_source

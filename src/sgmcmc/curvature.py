@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import flat, split
-from sgmcmc._types import PyTree, Rows
 from sgmcmc.centering import as_tree
-from sgmcmc.errors import SgmcmcError
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.trees import flat, split
+from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.posterior import Posterior
 from sgmcmc.whitening import Whitening
 

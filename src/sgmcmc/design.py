@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import flat, size, split, tree_map
-from sgmcmc._types import PyTree, Rows
 from sgmcmc.checkpoints.packing import packable
+from sgmcmc.core.progress import Progress
+from sgmcmc.core.trees import flat, size, split, tree_map
+from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import BAOA, noise_amplification
@@ -29,7 +30,6 @@ from sgmcmc.passes import compiled, full_sum
 from sgmcmc.pilot import Choice, Pilot, posterior_points
 from sgmcmc.pool import Pool
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Progress
 from sgmcmc.schedules import Schedule
 from sgmcmc.sources import AllRows, Source, make_source, subsample, usual_rows
 from sgmcmc.table import Table

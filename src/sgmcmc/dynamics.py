@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from sgmcmc._tree import tree_map
-from sgmcmc._types import PyTree
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import PyTree
 
 
 @jax.tree_util.register_dataclass

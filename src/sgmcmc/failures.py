@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from sgmcmc._tree import leaf_names
-from sgmcmc._types import PyTree
-from sgmcmc.errors import DivergenceError, SgmcmcError, describe
+from sgmcmc.core.errors import DivergenceError, SgmcmcError, describe
+from sgmcmc.core.trees import leaf_names
+from sgmcmc.core.types import PyTree
 from sgmcmc.result import Result
 from sgmcmc.schedules import Schedule
 

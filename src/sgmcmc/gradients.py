@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from sgmcmc._tree import flat, split, tree_map
-from sgmcmc._types import Batch, PyTree
+from sgmcmc.core.trees import flat, split, tree_map
+from sgmcmc.core.types import Batch, PyTree
 from sgmcmc.posterior import Posterior
 from sgmcmc.whitening import Whitening, whitened
 

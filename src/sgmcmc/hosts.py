@@ -24,9 +24,10 @@ from typing import Any, NoReturn, TypeVar
 import jax
 import numpy as np
 
-from sgmcmc._types import Dataset, PyTree
-from sgmcmc.checks import check_count, check_dataset
-from sgmcmc.errors import InputError, SgmcmcError
+from sgmcmc.checks import check_dataset
+from sgmcmc.core.checks import check_count
+from sgmcmc.core.errors import InputError, SgmcmcError
+from sgmcmc.core.types import Dataset, PyTree
 from sgmcmc.table import Stratum, Table
 
 Value = TypeVar("Value")

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import tree_map
-from sgmcmc._types import Batch, PyTree, Rows
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import Batch, PyTree, Rows
 from sgmcmc.sources import FromTable, Source, filled_up, gather, gather_all, on_device, per_key, streams, whole
 from sgmcmc.table import as_table
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
 
 CROWDED = 0.1
 BATCHES = 20

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from sgmcmc._tree import size, split, tree_map
-from sgmcmc._types import Batch, PyTree, State
+from sgmcmc.core.trees import size, split, tree_map
+from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.dynamics import Dynamics, Motion
 from sgmcmc.gradients import Estimator
 from sgmcmc.schedules import Schedule

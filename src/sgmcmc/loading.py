@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sgmcmc.assembly import Record, assemble
 from sgmcmc.checkpoints.reading import Reading, read
-from sgmcmc.errors import SgmcmcError
+from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.result import Result
 from sgmcmc.saving import WEIGHTS
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgmcmc._tree import join, size
-from sgmcmc._types import PyTree
 from sgmcmc.centering import (
     KINK,
     LARGEST_DENSE,
@@ -28,9 +26,11 @@ from sgmcmc.centering import (
     value_and_gradient,
     without_kinks,
 )
+from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.trees import join, size
+from sgmcmc.core.types import PyTree
 from sgmcmc.passes import compiled, full_sum
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar, Progress
 from sgmcmc.sources import subsample
 from sgmcmc.table import Table
 

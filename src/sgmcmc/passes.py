@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from sgmcmc._tree import tree_map
-from sgmcmc._types import PyTree, Rows
 from sgmcmc.checks import check_block
+from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.hosts import sum_over_processes
 from sgmcmc.posterior import Posterior
 from sgmcmc.prefetch import ahead
-from sgmcmc.progress import Bar, Progress
 from sgmcmc.sources import blocks
 from sgmcmc.table import Stratum, Table, as_table
 

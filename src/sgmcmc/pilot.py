@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import flat, split, tree_map
-from sgmcmc._types import Rows
+from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.trees import flat, split, tree_map
+from sgmcmc.core.types import Rows
 from sgmcmc.importance import Importance, mixed
 from sgmcmc.passes import all_rows
 from sgmcmc.pool import draw_pool
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar, Progress
 from sgmcmc.sources import Source, gather_all
 from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening, whitened

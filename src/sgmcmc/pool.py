@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._types import Batch, PyTree, Rows
+from sgmcmc.core.types import Batch, PyTree, Rows
 from sgmcmc.gathering import aligned
 from sgmcmc.sources import FromTable, distinct, draw_distinct, gather, gather_all
 from sgmcmc.table import Table

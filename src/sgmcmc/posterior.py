@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from sgmcmc._tree import leaf_names, tree_map
-from sgmcmc._types import Batch, LogLik, LogPrior, PyTree, Rows
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.trees import leaf_names, tree_map
+from sgmcmc.core.types import Batch, LogLik, LogPrior, PyTree, Rows
 
 
 @dataclass(frozen=True)

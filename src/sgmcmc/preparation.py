@@ -10,21 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import join, size, tree_map
-from sgmcmc._types import PyTree
 from sgmcmc.centre import warn_of_distance
 from sgmcmc.checkpoints.folder import RunFolder
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.trees import join, size, tree_map
+from sgmcmc.core.types import PyTree
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
 from sgmcmc.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.dynamics import Dynamics
-from sgmcmc.errors import InputError, describe
 from sgmcmc.gradients import WhitenedState, whitened_centre
 from sgmcmc.importance import Importance
 from sgmcmc.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar, Progress
 from sgmcmc.schedules import per_parameter
 from sgmcmc.shared_folder import SharedFolder
 from sgmcmc.survey import Survey, take_survey

@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._types import PyTree
-from sgmcmc.checks import check_count
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.checks import check_count
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.types import PyTree
 from sgmcmc.summaries import Trace, check_function
 
 BUFFERS = 8

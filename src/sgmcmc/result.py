@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from sgmcmc._tree import children, labels, leaf_names
-from sgmcmc._types import PyTree, State
+from sgmcmc.core.errors import InputError, SgmcmcWarning
+from sgmcmc.core.trees import children, labels, leaf_names
+from sgmcmc.core.types import PyTree, State
 from sgmcmc.decisions import Decisions
 from sgmcmc.diagnostics import (
     QUANTILES,
@@ -24,7 +25,6 @@ from sgmcmc.diagnostics import (
     weighted_mean_sd,
     weighted_quantiles,
 )
-from sgmcmc.errors import InputError, SgmcmcWarning
 from sgmcmc.gradients import centre_of
 from sgmcmc.health import UNSEEN, Finding, Health, variances
 from sgmcmc.health import centre as centre_findings

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from sgmcmc.errors import InputError, SgmcmcError, describe
+from sgmcmc.core.errors import InputError, SgmcmcError, describe
 from sgmcmc.gathering import aligned, take_rows
 from sgmcmc.rowheader import ArrayEntry, Header, read_header, row_file, size
 

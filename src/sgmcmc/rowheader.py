@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from sgmcmc.errors import InputError
-from sgmcmc.replacing import replacing
+from sgmcmc.core.errors import InputError
+from sgmcmc.core.files import replacing
 
 HEADER = "header.json"
 PROGRESS = "conversion.json"

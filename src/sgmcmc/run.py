@@ -14,15 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from sgmcmc._tree import all_finite, size, split, tree_map, where
-from sgmcmc._types import Batch, PyTree, State
-from sgmcmc.errors import SgmcmcError
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.progress import Bar
+from sgmcmc.core.trees import all_finite, size, split, tree_map, where
+from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.gradients import log_posterior
 from sgmcmc.hosts import waiting_for_peers
 from sgmcmc.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
 from sgmcmc.pace import Pace
 from sgmcmc.prefetch import Ahead
-from sgmcmc.progress import Bar
 from sgmcmc.signals import stoppable
 from sgmcmc.sources import Source, on_device
 from sgmcmc.spread import CHAINS, Spread, make_spread, specs_along_chains, state_specs, strata_of

@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from sgmcmc._types import PyTree
 from sgmcmc.assembly import ALONE
 from sgmcmc.checkpoints.fingerprint import of_value
-from sgmcmc.checks import check_choice, check_count
-from sgmcmc.errors import InputError, describe
-from sgmcmc.progress import check_progress
+from sgmcmc.core.checks import check_choice, check_count
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.progress import check_progress
+from sgmcmc.core.types import PyTree
 from sgmcmc.summaries import Keep, Trace
 
 

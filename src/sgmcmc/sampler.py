@@ -15,28 +15,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import leaf_names, number_names, size, tree_map
-from sgmcmc._types import Batch, PyTree, State
 from sgmcmc.assembly import PAIRS, Record, assemble, trace_of
 from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checks import check_count
+from sgmcmc.core.checks import as_key, check_count, draw_seed, seed_number
+from sgmcmc.core.errors import InputError, SgmcmcWarning
+from sgmcmc.core.progress import Bar, Progress, check_progress
+from sgmcmc.core.trees import leaf_names, number_names, size, tree_map
+from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import Motion
-from sgmcmc.errors import InputError, SgmcmcWarning
 from sgmcmc.failures import divergence, first_not_finite, with_result
 from sgmcmc.gradients import centre_of, log_posterior
 from sgmcmc.hosts import from_first
 from sgmcmc.kernel import CHAIN_AXES, Kernel, normals
 from sgmcmc.passes import full_log_likelihood
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar, Progress, check_progress
 from sgmcmc.result import Result
 from sgmcmc.run import Loop, n_chains
 from sgmcmc.run_checks import check_run, keep_texts, named_keeps
 from sgmcmc.saving import FolderSaver
-from sgmcmc.seeds import as_key, draw_seed, seed_number
 from sgmcmc.shared_folder import SharedFolder, open_folder
 from sgmcmc.sources import Source
 from sgmcmc.standing import Saver, Standing

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc._types import PyTree
 from sgmcmc.checkpoints.drawfiles import DrawFile
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.types import PyTree
 from sgmcmc.shared_folder import Follower, SharedFolder
 from sgmcmc.standing import Standing
 from sgmcmc.summaries import Keep, Trace

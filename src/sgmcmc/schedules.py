@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import leaf_names, tree_map
-from sgmcmc._types import PyTree
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.trees import leaf_names, tree_map
+from sgmcmc.core.types import PyTree
 
 
 @jax.tree_util.register_dataclass

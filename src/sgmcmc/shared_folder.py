@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import tree_map
-from sgmcmc._types import PyTree
 from sgmcmc.checkpoints.drawfiles import DrawFile, read_draws, whole_draws
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.packing import pack, unpack
 from sgmcmc.checkpoints.reading import Checkpoint, draws_path
-from sgmcmc.errors import SgmcmcError, SgmcmcWarning
+from sgmcmc.core.errors import SgmcmcError, SgmcmcWarning
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import PyTree
 from sgmcmc.hosts import exchange, from_first, together
 
 

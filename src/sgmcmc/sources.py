@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import tree_map
-from sgmcmc._types import Batch, PyTree, Rows
-from sgmcmc.errors import InputError
+from sgmcmc.core.errors import InputError
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import Batch, PyTree, Rows
 from sgmcmc.gathering import lend, take_first_distinct, take_rows
 from sgmcmc.table import Stratum, Table, as_table
 

@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from sgmcmc._tree import tree_map
-from sgmcmc._types import PyTree, State
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import PyTree, State
 from sgmcmc.kernel import CHAIN_AXES
 from sgmcmc.sources import Source
 from sgmcmc.strata import STRATA, StratumRows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sgmcmc._types import PyTree, State
-from sgmcmc.errors import SgmcmcError
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.types import PyTree, State
 from sgmcmc.summaries import Keep, seen_by
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
 from sgmcmc.inflation import checked_factor, checked_pairs, standard_error
 
 DRAWS_PER_DIRECTION = 20

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._types import Batch, PyTree
-from sgmcmc.errors import InputError
+from sgmcmc.core.errors import InputError
+from sgmcmc.core.types import Batch, PyTree
 from sgmcmc.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, gather, per_key, starts
 from sgmcmc.table import Stratum
 

@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import flat, shapes, size, tree_map, where
-from sgmcmc._types import PyTree, State
-from sgmcmc.checks import check_count
-from sgmcmc.errors import InputError
+from sgmcmc.core.checks import check_count
+from sgmcmc.core.errors import InputError
+from sgmcmc.core.trees import flat, shapes, size, tree_map, where
+from sgmcmc.core.types import PyTree, State
 
 MOST_PAIRED = 2000
 """Numbers whose gradients are kept beside them."""

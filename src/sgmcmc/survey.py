@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import flat, number_names, size
-from sgmcmc._types import PyTree
 from sgmcmc.centering import LARGEST_DENSE, fisher_information, prior_curvature
 from sgmcmc.checkpoints.packing import packable
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.trees import flat, number_names, size
+from sgmcmc.core.types import PyTree
 from sgmcmc.curvature import (
     hessian_rows,
     is_indefinite,
@@ -20,12 +22,10 @@ from sgmcmc.curvature import (
     whitening_of,
     with_floor,
 )
-from sgmcmc.errors import SgmcmcError
 from sgmcmc.gradients import Centre
 from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing
 from sgmcmc.passes import compiled, full_gradient, full_sum
 from sgmcmc.posterior import Posterior
-from sgmcmc.progress import Bar, Progress
 from sgmcmc.sources import subsample
 from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening

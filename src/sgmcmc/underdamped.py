@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from sgmcmc._types import Dataset, LogLik, PyTree
 from sgmcmc.composition import RunOptions, SetupOptions, run_whole, set_up, underdamped
+from sgmcmc.core.types import Dataset, LogLik, PyTree
 from sgmcmc.result import Result
 from sgmcmc.sampler import Sampler
 

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from sgmcmc._tree import flat, size, split, tree_map
-from sgmcmc._types import PyTree
+from sgmcmc.core.trees import flat, size, split, tree_map
+from sgmcmc.core.types import PyTree
 from sgmcmc.posterior import Posterior, Transform
 
 

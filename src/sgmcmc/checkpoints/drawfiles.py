@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._types import PyTree
 from sgmcmc.checkpoints.durable import DamagedFileError, write_failure
 from sgmcmc.checkpoints.packing import fill, outline
-from sgmcmc.errors import SgmcmcError
-from sgmcmc.replacing import replacing
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.files import replacing
+from sgmcmc.core.types import PyTree
 
 OPENING = b"sgmcmc draws, version 1\n"
 ALIGNMENT = 64

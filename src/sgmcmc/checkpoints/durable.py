@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from sgmcmc.errors import SgmcmcError
-from sgmcmc.replacing import replacing
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.files import replacing
 
 BLOCK_BYTES = 4 << 20
 SPEC = "spec"

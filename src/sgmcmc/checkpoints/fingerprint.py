@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import leaf_names, shapes, size
-from sgmcmc._types import PyTree
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.trees import leaf_names, shapes, size
+from sgmcmc.core.types import PyTree
 
 WHOLE_BYTES = 256 << 20
 """An array up to this size is hashed whole."""

@@ -27,7 +27,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._types import PyTree
 from sgmcmc.checkpoints.drawfiles import DrawFile
 from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays, write_failure, write_json
 from sgmcmc.checkpoints.fingerprint import differences
@@ -46,9 +45,10 @@ from sgmcmc.checkpoints.reading import (
     refuse_foreign,
     seed_of,
 )
-from sgmcmc.errors import InputError, SgmcmcError, SgmcmcWarning
-from sgmcmc.replacing import sync_folder
-from sgmcmc.seeds import as_key, draw_seed, seed_number
+from sgmcmc.core.checks import as_key, draw_seed, seed_number
+from sgmcmc.core.errors import InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.core.files import sync_folder
+from sgmcmc.core.types import PyTree
 
 
 class RunFolder:

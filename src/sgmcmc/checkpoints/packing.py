@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._tree import leaf_names
-from sgmcmc._types import PyTree, State
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.trees import leaf_names
+from sgmcmc.core.types import PyTree, State
 from sgmcmc.decisions import Decision, Decisions
-from sgmcmc.errors import InputError, describe
 from sgmcmc.gradients import Centre, WhitenedState
 from sgmcmc.quantiles import QuantileValues
 from sgmcmc.summaries import MomentValues

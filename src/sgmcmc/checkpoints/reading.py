@@ -14,12 +14,12 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from sgmcmc._types import PyTree
 from sgmcmc.checkpoints.drawfiles import read_draws, whole_draws
 from sgmcmc.checkpoints.durable import DamagedFileError, read_arrays, read_json
 from sgmcmc.checkpoints.packing import unpack
-from sgmcmc.errors import InputError, SgmcmcError, SgmcmcWarning
-from sgmcmc.replacing import replacing
+from sgmcmc.core.errors import InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.core.files import replacing
+from sgmcmc.core.types import PyTree
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", "lock"

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
-from sgmcmc.checks import check_choice
+from sgmcmc.core.checks import check_choice
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.progress import Bar, Progress, check_progress
 from sgmcmc.data.conversion import Conversion
 from sgmcmc.data.layout import Choice, check_choice_of_columns, check_dtype, wanted
 from sgmcmc.data.readers import Options
 from sgmcmc.data.shuffle import SHUFFLE_SEED
 from sgmcmc.data.sources import FORMATS, find_source
-from sgmcmc.errors import InputError, describe
-from sgmcmc.progress import Bar, Progress, check_progress
 from sgmcmc.rowfiles import FileColumn, LoadedFolder, RowFolder, load, open_rows
 from sgmcmc.rowfiles import verify as verify_rows
 

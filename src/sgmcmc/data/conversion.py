@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sgmcmc.core.errors import InputError, SgmcmcError
+from sgmcmc.core.files import draft_of, sync_folder
+from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.data.files import Collected, GrowingFile, Rows, alone, check_space, row_files, write_failure
 from sgmcmc.data.layout import Choice, Columns, Layout, Place, settle
 from sgmcmc.data.shuffle import Runs, SpilledRows
 from sgmcmc.data.sources import Source
-from sgmcmc.errors import InputError, SgmcmcError
-from sgmcmc.progress import Bar, Progress
-from sgmcmc.replacing import draft_of, sync_folder
 from sgmcmc.rowheader import HEADER, PROGRESS, ArrayEntry, Header, write_header, write_json
 
 SPILL = "shuffling.tmp"

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.progress import Progress
 from sgmcmc.data.layout import Layout
 from sgmcmc.datasets.locks import wait_for_lock
-from sgmcmc.errors import SgmcmcError
-from sgmcmc.progress import Progress
 from sgmcmc.rowheader import row_file, size
 
 Rows: TypeAlias = dict[str, np.ndarray]

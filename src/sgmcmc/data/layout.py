@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
 
 Columns: TypeAlias = dict[str, np.ndarray]
 """A block of rows as it was read: columns, or arrays with rows on the first axis."""

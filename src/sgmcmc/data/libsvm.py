@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from sgmcmc.errors import InputError
+from sgmcmc.core.errors import InputError
 
 TEXT_BLOCK = 2**22
 """Bytes of text parsed at once."""

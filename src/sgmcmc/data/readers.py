@@ -15,9 +15,9 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
+from sgmcmc.core.errors import InputError, describe
 from sgmcmc.data.layout import Columns
 from sgmcmc.data.libsvm import count_features, read_rows
-from sgmcmc.errors import InputError, describe
 
 BLOCK_BYTES = 2**25
 """About the size of a block of rows, in memory."""

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.data.files import GrowingFile
 from sgmcmc.data.layout import Layout
-from sgmcmc.errors import SgmcmcError
 
 SHUFFLE_SEED = 20180512
 KEY = np.dtype("<u8")

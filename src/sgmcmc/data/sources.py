@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.data import readers
 from sgmcmc.data.readers import Options, Part
-from sgmcmc.errors import InputError, describe
-from sgmcmc.progress import Bar, Progress
 
 FILES: dict[str, Callable[[Path, Options], Part]] = {
     "csv": readers.csv_part,

@@ -8,14 +8,14 @@ from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from sgmcmc.checks import check_choice
+from sgmcmc.core.checks import check_choice
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.datasets.catalogue import CATALOGUE, DataFile
 from sgmcmc.datasets.copies import arrays_of
 from sgmcmc.datasets.download import download as fetch
 from sgmcmc.datasets.folders import FOLDER_SETTING, data_folder
 from sgmcmc.datasets.split import train_test_split
-from sgmcmc.errors import SgmcmcError
-from sgmcmc.progress import Progress, check_progress
 
 __all__ = ["FOLDER_SETTING", "get_dataset", "train_test_split"]
 
@@ -56,7 +56,7 @@ def get_dataset(name: str, *, progress: Progress = True, download: bool = True) 
     >>> import sgmcmc
     >>> sgmcmc.get_dataset("iris")
     Traceback (most recent call last):
-    sgmcmc.errors.InputError: name is 'iris'; expected one of 'covertype', 'mnist'
+    sgmcmc.core.errors.InputError: name is 'iris'; expected one of 'covertype', 'mnist'
     """
     check_choice("name", name, tuple(CATALOGUE))
     check_progress(progress)

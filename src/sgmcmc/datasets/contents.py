@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgmcmc.errors import SgmcmcError
+from sgmcmc.core.errors import SgmcmcError
 
 if TYPE_CHECKING:
     from sgmcmc.datasets.catalogue import DataFile

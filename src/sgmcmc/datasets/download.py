@@ -7,13 +7,13 @@ import os
 import time
 from pathlib import Path
 
+from sgmcmc.core.errors import SgmcmcError
+from sgmcmc.core.progress import Progress
 from sgmcmc.datasets.catalogue import DataFile
 from sgmcmc.datasets.contents import DamagedError, unpack
 from sgmcmc.datasets.folders import FOLDER_SETTING
 from sgmcmc.datasets.locks import alone
 from sgmcmc.datasets.transfer import BrokenOffError, FailedError, size, transfer
-from sgmcmc.errors import SgmcmcError
-from sgmcmc.progress import Progress
 
 TRIES = 4
 """Of one home, when the transfer breaks off."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_dir
 
-from sgmcmc.errors import SgmcmcError
+from sgmcmc.core.errors import SgmcmcError
 
 FOLDER_SETTING = "SGMCMC_DATA"
 """The environment variable that names the data folder."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sgmcmc.progress import Bar, Progress
+from sgmcmc.core.progress import Bar, Progress
 
 POLL = 0.25
 """Seconds between two looks at a lock that another process holds."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc._types import Dataset
 from sgmcmc.checks import check_row_counts
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.types import Dataset
 
 
 def train_test_split(

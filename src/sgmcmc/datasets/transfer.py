@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.datasets.catalogue import DataFile
-from sgmcmc.progress import Bar, Progress
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import sgmcmc
-from sgmcmc._types import LogPrior
+from sgmcmc.core.types import LogPrior
 from sgmcmc.diagnostics import mixing
 from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, density, levels_of_mass, panels
 from sgmcmc.experiments.rivals import nuts

@@ -15,15 +15,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc._tree import size
-from sgmcmc._types import State
+from sgmcmc.core.progress import Bar
+from sgmcmc.core.trees import size
+from sgmcmc.core.types import State
 from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, along_chains
 from sgmcmc.experiments.memory import forget_peak, peak_gigabytes
 from sgmcmc.experiments.runs import set_up
 from sgmcmc.experiments.settings import METHODS, Method, lengths, setting, stepsize
 from sgmcmc.experiments.workbook import Workbook
 from sgmcmc.models import neural_network as model
-from sgmcmc.progress import Bar
 
 NAME = "neural-network"
 TITLE = "Bayesian neural network on MNIST (section 6.3, figure 5)"

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import sgmcmc
-from sgmcmc._types import Dataset, LogLik, LogPrior, PyTree, State
+from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree, State
 from sgmcmc.experiments.settings import Method, setting, stepsize
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.errors import SgmcmcWarning
+from sgmcmc.core.errors import SgmcmcWarning
 from sgmcmc.experiments.settings import told
 
 Figures = dict[str, np.ndarray]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tqdm.auto import tqdm
 
-from sgmcmc.errors import InputError, describe
+from sgmcmc.core.errors import InputError, describe
 
 Progress: TypeAlias = bool | Callable[[dict[str, Any]], Any]
 """True shows a bar, False nothing; a function is called with what the bar would show."""

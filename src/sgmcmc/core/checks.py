@@ -1,7 +1,8 @@
-"""Seeds as users give them, and as keys."""
+"""Single values as users give them, refused or made what they stand for: counts, choices, functions, seeds."""
 
 from __future__ import annotations
 
+import numbers
 import secrets
 from typing import Any
 
@@ -9,8 +10,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.checks import check_count
-from sgmcmc.errors import InputError
+from sgmcmc.core.errors import InputError, describe
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise InputError(f"{name} is {describe(value)}; expected a whole number of at least {least}")
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    """One of a few names."""
+    if value not in choices:
+        raise InputError(f"{name} is {describe(value)}; expected one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def check_callable(name: str, value: Any, example: str) -> None:
+    """A function."""
+    if not callable(value):
+        raise InputError(f"{name} is {describe(value)}; expected a function such as {example}")
 
 
 def as_key(seed: Any) -> jax.Array:

@@ -32,7 +32,7 @@ class InputError(SgmcmcError, ValueError):
     >>> import sgmcmc
     >>> sgmcmc.sgld(lambda params, batch: 0.0, {}, {"theta": 0.0}, 1e-4)
     Traceback (most recent call last):
-    sgmcmc.errors.InputError: dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis
+    sgmcmc.core.errors.InputError: dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis
     """
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc._types import PyTree
+from sgmcmc.core.types import PyTree
 
 tree_map = jax.tree.map
 

@@ -1,0 +1,1 @@
+"""What every other room stands on: words, trees, errors, scalar checks, bars, files."""
