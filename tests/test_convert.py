@@ -25,7 +25,7 @@ import sgmcmc
 from sgmcmc import InputError, SgmcmcError
 from sgmcmc.data import convert, files, readers, shuffle
 from sgmcmc.data import open as open_folder
-from sgmcmc.rowfiles import open_rows
+from sgmcmc.rows.files import open_rows
 
 N, D = 997, 5
 NAMES = ["y", *[f"x{j}" for j in range(D)]]

@@ -17,9 +17,9 @@ from sgmcmc.core.errors import InputError
 from sgmcmc.core.types import Batch
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
 from sgmcmc.posterior import Posterior, make_transform
-from sgmcmc.sources import subsample
-from sgmcmc.strata import STRATA, make_stratum_source
-from sgmcmc.table import Stratum
+from sgmcmc.rows.sources import subsample
+from sgmcmc.rows.strata import STRATA, make_stratum_source
+from sgmcmc.rows.table import Stratum
 
 SCRIPT = Path(__file__).with_name("two_devices.py")
 

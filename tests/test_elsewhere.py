@@ -8,9 +8,10 @@ import pytest
 import scipy.stats
 
 import sgmcmc
-from sgmcmc import passes, pilot, sources, table
-from sgmcmc.checks import check_dataset
-from sgmcmc.pool import UNIFORM_SHARE, draw_pool
+from sgmcmc import passes, pilot
+from sgmcmc.rows import sources, table
+from sgmcmc.rows.pool import UNIFORM_SHARE, draw_pool
+from sgmcmc.rows.table import check_dataset
 
 N, D = 5000, 3
 

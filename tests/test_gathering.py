@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc import gathering, native
-from sgmcmc.gathering import ALIGNMENT, SMALLEST_LOAN, Shelf, take_first_distinct, take_rows
+from sgmcmc.rows import gathering
+from sgmcmc.rows import gathering as native
+from sgmcmc.rows.gathering import ALIGNMENT, SMALLEST_LOAN, Shelf, take_first_distinct, take_rows
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 compiles = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
@@ -132,7 +133,7 @@ def test_draws_do_not_depend_on_the_way(monkeypatch):
     with_library = sampler.run(state, 300, progress=False, chunk_size=50)["w"]
     monkeypatch.setattr(gathering, "library", lambda: None)
     without = sampler.run(state, 300, progress=False, chunk_size=50)["w"]
-    monkeypatch.setattr("sgmcmc.sources.lend", gathering.aligned)
+    monkeypatch.setattr("sgmcmc.rows.sources.lend", gathering.aligned)
     afresh = sampler.run(state, 300, progress=False, chunk_size=50)["w"]
     np.testing.assert_array_equal(with_library, without)
     np.testing.assert_array_equal(with_library, afresh)

@@ -14,7 +14,10 @@ from sgmcmc import InputError
 from sgmcmc.core.progress import Bar
 from sgmcmc.dynamics import Langevin
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
-from sgmcmc.importance import (
+from sgmcmc.kernel import CHAIN_AXES, Kernel
+from sgmcmc.passes import full_gradient
+from sgmcmc.posterior import Posterior, Transform
+from sgmcmc.rows.importance import (
     TICKS,
     DeviceImportanceRows,
     HostImportanceRows,
@@ -23,9 +26,6 @@ from sgmcmc.importance import (
     make_importance_rows,
     mixed,
 )
-from sgmcmc.kernel import CHAIN_AXES, Kernel
-from sgmcmc.passes import full_gradient
-from sgmcmc.posterior import Posterior, Transform
 from sgmcmc.run import Loop
 from sgmcmc.schedules import step_schedule
 from sgmcmc.summaries import Trace

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import sgmcmc.data
-from sgmcmc import InputError, SgmcmcError, rowfiles
-from sgmcmc.rowfiles import open_rows
-from sgmcmc.rowheader import HEADER, checksum_of, row_file, write_json
+from sgmcmc import InputError, SgmcmcError
+from sgmcmc.rows import files as rowfiles
+from sgmcmc.rows.files import open_rows
+from sgmcmc.rows.header import HEADER, checksum_of, row_file, write_json
 
 N = 1_000
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from sgmcmc.sources import (
+from sgmcmc.rows.sources import (
     AllRows,
     DeviceRows,
     HostRows,

@@ -12,8 +12,8 @@ from sgmcmc import curvature
 from sgmcmc.composition import check_problem
 from sgmcmc.core.progress import Bar
 from sgmcmc.curvature import is_indefinite, open_direction, whitening_of, with_floor
-from sgmcmc.importance import Importance, mixed
 from sgmcmc.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
+from sgmcmc.rows.importance import Importance, mixed
 from sgmcmc.survey import curvature_at, take_survey
 
 RNG = np.random.default_rng(3)

@@ -9,7 +9,6 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-from sgmcmc import data, hosts
 from sgmcmc.auto import sample
 from sgmcmc.composition import RunOptions, SetupOptions
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning

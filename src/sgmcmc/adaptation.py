@@ -28,12 +28,12 @@ from sgmcmc.passes import full_gradient
 from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot
 from sgmcmc.posterior import Posterior
 from sgmcmc.result import Result
+from sgmcmc.rows.table import Table
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.schedules import Schedule
 from sgmcmc.standing import Outcome
 from sgmcmc.summaries import MOST_PAIRED, PairTrace, Trace, paired_numbers
 from sgmcmc.survey import Survey
-from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100

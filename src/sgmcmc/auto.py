@@ -24,9 +24,9 @@ from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.diagnostics import flat_draws, mixing
 from sgmcmc.posterior import Posterior
 from sgmcmc.result import Result
-from sgmcmc.strata import is_spread
+from sgmcmc.rows.strata import is_spread
+from sgmcmc.rows.table import Table
 from sgmcmc.survey import take_survey
-from sgmcmc.table import Table
 
 DRAWS_PER_TIME = 8
 """Draws stored per autocorrelation time, the longest of all numbers: more would add little to the shorter ones."""

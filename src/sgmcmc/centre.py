@@ -18,11 +18,11 @@ from sgmcmc.kernel import Kernel
 from sgmcmc.mode import find_mode
 from sgmcmc.passes import full_gradient
 from sgmcmc.posterior import Posterior
+from sgmcmc.rows.sources import Source
+from sgmcmc.rows.strata import axis_of
+from sgmcmc.rows.table import as_table
 from sgmcmc.run import Loop
 from sgmcmc.schedules import Schedule
-from sgmcmc.sources import Source
-from sgmcmc.strata import axis_of
-from sgmcmc.table import as_table
 
 SEARCH_CHAIN = 2**31 - 1
 """The chain number whose random numbers serve the search: no real chain has it."""

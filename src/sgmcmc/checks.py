@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,19 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.checks import check_callable
-from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
+from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import leaf_names, tree_map
-from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree, Rows
+from sgmcmc.core.types import LogLik, LogPrior, PyTree, Rows
 from sgmcmc.posterior import Posterior
-from sgmcmc.rowfiles import AnyFolder, FileColumn, open_rows
-from sgmcmc.sources import gather_all
-from sgmcmc.table import Elsewhere, Mapped, Table, as_table, is_mapped
-
-BLOCK = 1 << 22
-"""Numbers looked at together when searching an array for NaN: bounds the memory the search takes."""
-
-LARGE_PROPORTION = 100_000
-"""Rows per minibatch above which a proportion is more likely an oversight than a choice."""
+from sgmcmc.rows.sources import gather_all
+from sgmcmc.rows.table import as_table
 
 
 def check_params(params: Any) -> PyTree:
@@ -48,147 +38,6 @@ def check_params(params: Any) -> PyTree:
         if not np.isfinite(np.asarray(leaf, np.float64)).all():
             raise InputError(f"params[{name!r}] starts at a value that is not finite; start it at a number")
     return tree_map(lambda x: jnp.array(x, dtype=jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)), params)
-
-
-def check_dataset(dataset: Dataset) -> Table:
-    """The dataset as C-ordered columns of types JAX computes with.
-
-    What is in memory is copied only where that needs a copy; what is not is left where it is.
-    """
-    if isinstance(dataset, Table):
-        return dataset
-    if isinstance(dataset, str | Path):
-        dataset = open_rows(dataset)
-    if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
-        raise InputError(
-            f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'x': x}}, or the "
-            "path of a folder made by sgmcmc.data.convert"
-        )
-    columns = {str(name): _check_column(str(name), values) for name, values in dataset.items()}
-    if not columns:
-        raise InputError('dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis')
-    if check_row_counts(columns) >= 2**31:
-        raise InputError(
-            f"dataset has {check_row_counts(columns):,} rows; expected fewer than 2**31, JAX's usual whole numbers: "
-            "spread the rows over several processes"
-        )
-    if isinstance(dataset, AnyFolder):
-        return Table(columns, dataset.shuffled, dataset.checksum, checked=True)
-    return Table(columns, checked=all(isinstance(column, np.ndarray) for column in columns.values()))
-
-
-def check_row_counts(arrays: Mapping[str, Any]) -> int:
-    """The number of rows, which all arrays must have."""
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise InputError(
-            "dataset arrays have different numbers of rows: "
-            + ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-            + "; expected one first axis for all (transpose the one that has rows elsewhere)"
-        )
-    return next(iter(lengths.values()))
-
-
-def _check_column(name: str, values: Any) -> Any:
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError(f"dataset[{name!r}] has masked values; drop or fill such rows first, for instance with .compressed()")
-    if is_elsewhere(values):
-        _check_kind(name, values)
-        dtype = np.dtype(jax.dtypes.canonicalize_dtype(values.dtype))
-        if isinstance(values, FileColumn):
-            return values if values.dtype == dtype else Mapped(values, dtype)
-        return (Mapped if isinstance(values, np.ndarray) else Elsewhere)(values, dtype)
-    array = np.asarray(values)
-    _check_kind(name, array)
-    return _check_array(f"dataset[{name!r}]", array)
-
-
-def is_elsewhere(values: Any) -> bool:
-    """Whether a column is not in memory: a file, a memory map, or what has rows to slice but is no array of a known kind."""
-    if isinstance(values, np.ndarray):
-        return is_mapped(values)
-    sliceable = all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
-    in_memory = isinstance(values, jax.Array) or any(
-        hasattr(values, name) for name in ("__array_interface__", "to_numpy", "numpy")
-    )
-    return isinstance(values, FileColumn) or (sliceable and not in_memory)
-
-
-def _check_kind(name: str, values: Any) -> None:
-    where = f"dataset[{name!r}]"
-    if values.dtype == object or np.dtype(values.dtype).kind not in "fiub":
-        raise InputError(
-            f"{where} has dtype {values.dtype}; expected numbers (encode text as integers, drop or fill missing values)"
-        )
-    if len(values.shape) == 0:
-        raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
-    if values.shape[0] == 0:
-        raise InputError(f"{where} is empty: shape {values.shape}; expected at least one row")
-
-
-def check_block(name: str, column: Any, start: int, stop: int) -> None:
-    """Look at some rows of a column that is not in memory as `check_dataset` looks at arrays that are."""
-    block = np.asarray(getattr(column, "values", column)[start:stop])
-    if block.dtype.kind in "iu" and block.dtype != column.dtype and not _fits(block, column.dtype):
-        raise InputError(f"dataset[{name!r}] has integers that do not fit {column.dtype}; renumber them from 0")
-    row = first_bad_row(block) if block.dtype.kind == "f" else None
-    if row is not None:
-        raise InputError(f"dataset[{name!r}] has a value that is not finite in row {start + row}; drop or fill such rows first")
-
-
-def _check_array(where: str, array: np.ndarray) -> np.ndarray:
-    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
-    if array.dtype.kind in "iu" and array.dtype != dtype and not _fits(array, dtype):
-        raise InputError(f"{where} has integers that do not fit {dtype}; renumber them from 0, or turn on JAX's 64-bit mode")
-    array = np.ascontiguousarray(array, dtype=dtype)
-    if array.dtype.kind == "f":
-        row = first_bad_row(array)
-        if row is not None:
-            raise InputError(f"{where} has a value that is not finite in row {row}; drop or fill such rows first")
-    return array
-
-
-def _fits(array: np.ndarray, dtype: Any) -> bool:
-    return bool(array.min() >= np.iinfo(dtype).min and array.max() <= np.iinfo(dtype).max)
-
-
-def first_bad_row(array: np.ndarray) -> int | None:
-    """The first row with a NaN or an infinity. Sums find it (they are not finite either) without a mask as big as the data."""
-    rows = max(1, BLOCK // max(1, array[0].size))
-    with np.errstate(all="ignore"):
-        for start in range(0, len(array), rows):
-            block = array[start : start + rows]
-            if not np.isfinite(block.sum(dtype=block.dtype)):
-                bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
-                if bad.any():
-                    return start + int(np.argmax(bad))
-    return None
-
-
-def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
-    """The number of rows in a minibatch, from a count or a proportion."""
-    count, share = isinstance(minibatch_size, numbers.Integral), isinstance(minibatch_size, numbers.Real)
-    if isinstance(minibatch_size, bool) or not (count or share):
-        raise InputError(
-            f"minibatch_size is {describe(minibatch_size)}; expected a count such as 500 or a proportion such as 0.01"
-        )
-    if count:
-        if not 1 <= minibatch_size <= n_rows:
-            raise InputError(f"minibatch_size is {minibatch_size} for {n_rows} rows; expected a count from 1 to {n_rows}")
-        return int(minibatch_size)
-    if not 0 < minibatch_size < 1:
-        raise InputError(
-            f"minibatch_size is {minibatch_size}; expected a whole number (a count of rows) or a proportion between 0 and 1"
-        )
-    size = max(1, round(float(minibatch_size) * n_rows))
-    if size > LARGE_PROPORTION:
-        warnings.warn(
-            f"minibatch_size={minibatch_size} of {n_rows} rows is {size} rows for every step; "
-            "a count such as minibatch_size=1000 is usually enough",
-            SgmcmcWarning,
-            stacklevel=2,
-        )
-    return size
 
 
 def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from sgmcmc.centering import LARGEST_DENSE
 from sgmcmc.centre import PaperOptimiser
 from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checks import check_dataset, check_log_lik, check_log_prior, check_minibatch, check_params, log_lik_shape
+from sgmcmc.checks import check_log_lik, check_log_prior, check_params, log_lik_shape
 from sgmcmc.core.checks import as_key, check_choice, check_count
 from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.core.progress import Progress, check_progress
@@ -29,21 +29,21 @@ from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import BAOA, Dynamics, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.gradients import ControlVariate, Minibatch, Whitened
 from sgmcmc.hosts import together
-from sgmcmc.importance import Importance
 from sgmcmc.kernel import Kernel
 from sgmcmc.passes import look_over
 from sgmcmc.posterior import Posterior, make_transform
 from sgmcmc.preparation import own_whitening, prepared_in
 from sgmcmc.result import Result
+from sgmcmc.rows.importance import Importance
+from sgmcmc.rows.sources import Source, check_minibatch, make_source, usual_rows
+from sgmcmc.rows.strata import axis_of, is_spread, make_stratum_source
+from sgmcmc.rows.table import Stratum, Table, check_dataset, physical_memory
 from sgmcmc.run_checks import check_run, check_run_numbers, keep_texts, named_keeps
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.saving import check_keeps
 from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.shared_folder import SharedFolder, open_folder
-from sgmcmc.sources import Source, make_source, usual_rows
-from sgmcmc.strata import axis_of, is_spread, make_stratum_source
 from sgmcmc.summaries import Keep
-from sgmcmc.table import Stratum, Table, physical_memory
 
 
 class SetupOptions(TypedDict, total=False):

@@ -24,15 +24,15 @@ from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
 from sgmcmc.dynamics import BAOA, noise_amplification
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, WhitenedState, whitened_centre
-from sgmcmc.importance import Importance
 from sgmcmc.kernel import Kernel
 from sgmcmc.passes import compiled, full_sum
 from sgmcmc.pilot import Choice, Pilot, posterior_points
-from sgmcmc.pool import Pool
 from sgmcmc.posterior import Posterior
+from sgmcmc.rows.importance import Importance
+from sgmcmc.rows.pool import Pool
+from sgmcmc.rows.sources import AllRows, Source, make_source, subsample, usual_rows
+from sgmcmc.rows.table import Table
 from sgmcmc.schedules import Schedule
-from sgmcmc.sources import AllRows, Source, make_source, subsample, usual_rows
-from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening, whitened
 
 packable(Pool)

@@ -24,11 +24,10 @@ from typing import Any, NoReturn, TypeVar
 import jax
 import numpy as np
 
-from sgmcmc.checks import check_dataset
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError, SgmcmcError
 from sgmcmc.core.types import Dataset, PyTree
-from sgmcmc.table import Stratum, Table
+from sgmcmc.rows.table import Stratum, Table, check_dataset
 
 Value = TypeVar("Value")
 

@@ -31,8 +31,8 @@ from sgmcmc.core.trees import join, size
 from sgmcmc.core.types import PyTree
 from sgmcmc.passes import compiled, full_sum
 from sgmcmc.posterior import Posterior
-from sgmcmc.sources import subsample
-from sgmcmc.table import Table
+from sgmcmc.rows.sources import subsample
+from sgmcmc.rows.table import Table
 
 TOLERANCE = 0.05
 """Converged: the centre is within √0.05 = 0.22 posterior standard deviations per parameter, root mean square."""

@@ -13,15 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from sgmcmc.checks import check_block
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.hosts import sum_over_processes
 from sgmcmc.posterior import Posterior
 from sgmcmc.prefetch import ahead
-from sgmcmc.sources import blocks
-from sgmcmc.table import Stratum, Table, as_table
+from sgmcmc.rows.sources import blocks
+from sgmcmc.rows.table import Stratum, Table, as_table, check_block
 
 BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""

@@ -17,12 +17,12 @@ import numpy as np
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import flat, split, tree_map
 from sgmcmc.core.types import Rows
-from sgmcmc.importance import Importance, mixed
 from sgmcmc.passes import all_rows
-from sgmcmc.pool import draw_pool
 from sgmcmc.posterior import Posterior
-from sgmcmc.sources import Source, gather_all
-from sgmcmc.table import Table
+from sgmcmc.rows.importance import Importance, mixed
+from sgmcmc.rows.pool import draw_pool
+from sgmcmc.rows.sources import Source, gather_all
+from sgmcmc.rows.table import Table
 from sgmcmc.whitening import Whitening, whitened
 
 FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000

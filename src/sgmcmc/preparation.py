@@ -21,14 +21,14 @@ from sgmcmc.decisions import Decisions
 from sgmcmc.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import WhitenedState, whitened_centre
-from sgmcmc.importance import Importance
 from sgmcmc.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.posterior import Posterior
+from sgmcmc.rows.importance import Importance
+from sgmcmc.rows.table import Table
 from sgmcmc.schedules import per_parameter
 from sgmcmc.shared_folder import SharedFolder
 from sgmcmc.survey import Survey, take_survey
-from sgmcmc.table import Table
 from sgmcmc.whitening import Whitening
 
 SEED = 0

@@ -23,11 +23,11 @@ from sgmcmc.hosts import waiting_for_peers
 from sgmcmc.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
 from sgmcmc.pace import Pace
 from sgmcmc.prefetch import Ahead
+from sgmcmc.rows.sources import Source, on_device
+from sgmcmc.rows.strata import StratumRows
 from sgmcmc.signals import stoppable
-from sgmcmc.sources import Source, on_device
 from sgmcmc.spread import CHAINS, Spread, make_spread, specs_along_chains, state_specs, strata_of
 from sgmcmc.standing import Outcome, Saver, Standing
-from sgmcmc.strata import StratumRows
 from sgmcmc.summaries import Keep, seen_by
 
 LARGEST_CHUNK = 2000

@@ -33,13 +33,13 @@ from sgmcmc.kernel import CHAIN_AXES, Kernel, normals
 from sgmcmc.passes import full_log_likelihood
 from sgmcmc.posterior import Posterior
 from sgmcmc.result import Result
+from sgmcmc.rows.sources import Source
+from sgmcmc.rows.strata import axis_of
 from sgmcmc.run import Loop, n_chains
 from sgmcmc.run_checks import check_run, keep_texts, named_keeps
 from sgmcmc.saving import FolderSaver
 from sgmcmc.shared_folder import SharedFolder, open_folder
-from sgmcmc.sources import Source
 from sgmcmc.standing import Saver, Standing
-from sgmcmc.strata import axis_of
 from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
 
 SCATTER_CHAIN = 2**31 - 2

@@ -16,8 +16,8 @@ from jax.sharding import PartitionSpec as P
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree, State
 from sgmcmc.kernel import CHAIN_AXES
-from sgmcmc.sources import Source
-from sgmcmc.strata import STRATA, StratumRows
+from sgmcmc.rows.sources import Source
+from sgmcmc.rows.strata import STRATA, StratumRows
 
 CHAINS = "chains"
 """The mesh axis along which chains lie. Nothing is ever communicated along it."""

@@ -26,8 +26,8 @@ from sgmcmc.gradients import Centre
 from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing
 from sgmcmc.passes import compiled, full_gradient, full_sum
 from sgmcmc.posterior import Posterior
-from sgmcmc.sources import subsample
-from sgmcmc.table import Table
+from sgmcmc.rows.sources import subsample
+from sgmcmc.rows.table import Table
 from sgmcmc.whitening import Whitening
 
 

@@ -16,8 +16,8 @@ from sgmcmc.data.layout import Choice, check_choice_of_columns, check_dtype, wan
 from sgmcmc.data.readers import Options
 from sgmcmc.data.shuffle import SHUFFLE_SEED
 from sgmcmc.data.sources import FORMATS, find_source
-from sgmcmc.rowfiles import FileColumn, LoadedFolder, RowFolder, load, open_rows
-from sgmcmc.rowfiles import verify as verify_rows
+from sgmcmc.rows.files import FileColumn, LoadedFolder, RowFolder, load, open_rows
+from sgmcmc.rows.files import verify as verify_rows
 
 __all__ = ["FileColumn", "LoadedFolder", "RowFolder", "convert", "open", "verify"]
 

@@ -20,7 +20,7 @@ from sgmcmc.data.files import Collected, GrowingFile, Rows, alone, check_space, 
 from sgmcmc.data.layout import Choice, Columns, Layout, Place, settle
 from sgmcmc.data.shuffle import Runs, SpilledRows
 from sgmcmc.data.sources import Source
-from sgmcmc.rowheader import HEADER, PROGRESS, ArrayEntry, Header, write_header, write_json
+from sgmcmc.rows.header import HEADER, PROGRESS, ArrayEntry, Header, write_header, write_json
 
 SPILL = "shuffling.tmp"
 

@@ -18,7 +18,7 @@ from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Progress
 from sgmcmc.data.layout import Layout
 from sgmcmc.datasets.locks import wait_for_lock
-from sgmcmc.rowheader import row_file, size
+from sgmcmc.rows.header import row_file, size
 
 Rows: TypeAlias = dict[str, np.ndarray]
 

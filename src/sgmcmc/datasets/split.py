@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.checks import check_row_counts
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.types import Dataset
+from sgmcmc.rows.table import check_row_counts
 
 
 def train_test_split(

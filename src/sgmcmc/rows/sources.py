@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import numbers
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
@@ -18,11 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.errors import InputError
+from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import Batch, PyTree, Rows
-from sgmcmc.gathering import lend, take_first_distinct, take_rows
-from sgmcmc.table import Stratum, Table, as_table
+from sgmcmc.rows.gathering import lend, take_first_distinct, take_rows
+from sgmcmc.rows.table import Stratum, Table, as_table
 
 SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
@@ -416,3 +418,33 @@ def whole(table: Table) -> dict[str, np.ndarray]:
 def on_device(tree: PyTree) -> PyTree:
     """The arrays on the default device. They must not be written to afterwards: the CPU backend may share the memory."""
     return tree_map(jax.device_put, tree)
+
+
+LARGE_PROPORTION = 100_000
+"""Rows per minibatch above which a proportion is more likely an oversight than a choice."""
+
+
+def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
+    """The number of rows in a minibatch, from a count or a proportion."""
+    count, share = isinstance(minibatch_size, numbers.Integral), isinstance(minibatch_size, numbers.Real)
+    if isinstance(minibatch_size, bool) or not (count or share):
+        raise InputError(
+            f"minibatch_size is {describe(minibatch_size)}; expected a count such as 500 or a proportion such as 0.01"
+        )
+    if count:
+        if not 1 <= minibatch_size <= n_rows:
+            raise InputError(f"minibatch_size is {minibatch_size} for {n_rows} rows; expected a count from 1 to {n_rows}")
+        return int(minibatch_size)
+    if not 0 < minibatch_size < 1:
+        raise InputError(
+            f"minibatch_size is {minibatch_size}; expected a whole number (a count of rows) or a proportion between 0 and 1"
+        )
+    size = max(1, round(float(minibatch_size) * n_rows))
+    if size > LARGE_PROPORTION:
+        warnings.warn(
+            f"minibatch_size={minibatch_size} of {n_rows} rows is {size} rows for every step; "
+            "a count such as minibatch_size=1000 is usually enough",
+            SgmcmcWarning,
+            stacklevel=2,
+        )
+    return size

@@ -17,8 +17,8 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.types import Batch, PyTree
-from sgmcmc.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, gather, per_key, starts
-from sgmcmc.table import Stratum
+from sgmcmc.rows.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, gather, per_key, starts
+from sgmcmc.rows.table import Stratum
 
 STRATA = "strata"
 """The mesh axis over which likelihood terms are summed."""

@@ -18,8 +18,8 @@ import numpy as np
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import Batch, PyTree, Rows
-from sgmcmc.sources import FromTable, Source, filled_up, gather, gather_all, on_device, per_key, streams, whole
-from sgmcmc.table import as_table
+from sgmcmc.rows.sources import FromTable, Source, filled_up, gather, gather_all, on_device, per_key, streams, whole
+from sgmcmc.rows.table import as_table
 
 TICKS = 2**23
 """A uniform float32 of JAX is a whole number of these parts of 1: what a column can be kept with is no finer."""

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.types import Batch, PyTree, Rows
-from sgmcmc.gathering import aligned
-from sgmcmc.sources import FromTable, distinct, draw_distinct, gather, gather_all
-from sgmcmc.table import Table
+from sgmcmc.rows.gathering import aligned
+from sgmcmc.rows.sources import FromTable, distinct, draw_distinct, gather, gather_all
+from sgmcmc.rows.table import Table
 
 UNIFORM_SHARE = 0.1
 """Of the pool that is drawn alike from all rows: bounds every weight, however wrong the scores."""

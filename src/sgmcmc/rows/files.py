@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from sgmcmc.core.errors import InputError, SgmcmcError, describe
-from sgmcmc.gathering import aligned, take_rows
-from sgmcmc.rowheader import ArrayEntry, Header, read_header, row_file, size
+from sgmcmc.rows.gathering import aligned, take_rows
+from sgmcmc.rows.header import ArrayEntry, Header, read_header, row_file, size
 
 BLOCK = 2**24
 """Bytes read at once where a whole file is read."""

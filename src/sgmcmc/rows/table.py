@@ -15,9 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from sgmcmc.gathering import take_rows
+from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.types import Dataset
+from sgmcmc.rows.files import AnyFolder, FileColumn, open_rows
+from sgmcmc.rows.gathering import take_rows
 
 LARGE_SHARE = 1 / 4
 """Data on disk of more than this part of the machine's memory are read in order: the system cannot be trusted to hold them."""
@@ -261,3 +265,122 @@ def physical_memory() -> int:
         return min(installed, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     except (OSError, ValueError):  # no container, or no limit ("max")
         return installed
+
+
+BLOCK = 1 << 22
+"""Numbers looked at together when searching an array for NaN: bounds the memory the search takes."""
+
+
+def check_dataset(dataset: Dataset) -> Table:
+    """The dataset as C-ordered columns of types JAX computes with.
+
+    What is in memory is copied only where that needs a copy; what is not is left where it is.
+    """
+    if isinstance(dataset, Table):
+        return dataset
+    if isinstance(dataset, str | Path):
+        dataset = open_rows(dataset)
+    if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
+        raise InputError(
+            f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'x': x}}, or the "
+            "path of a folder made by sgmcmc.data.convert"
+        )
+    columns = {str(name): _check_column(str(name), values) for name, values in dataset.items()}
+    if not columns:
+        raise InputError('dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis')
+    if check_row_counts(columns) >= 2**31:
+        raise InputError(
+            f"dataset has {check_row_counts(columns):,} rows; expected fewer than 2**31, JAX's usual whole numbers: "
+            "spread the rows over several processes"
+        )
+    if isinstance(dataset, AnyFolder):
+        return Table(columns, dataset.shuffled, dataset.checksum, checked=True)
+    return Table(columns, checked=all(isinstance(column, np.ndarray) for column in columns.values()))
+
+
+def check_row_counts(arrays: Mapping[str, Any]) -> int:
+    """The number of rows, which all arrays must have."""
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InputError(
+            "dataset arrays have different numbers of rows: "
+            + ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+            + "; expected one first axis for all (transpose the one that has rows elsewhere)"
+        )
+    return next(iter(lengths.values()))
+
+
+def _check_column(name: str, values: Any) -> Any:
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"dataset[{name!r}] has masked values; drop or fill such rows first, for instance with .compressed()")
+    if is_elsewhere(values):
+        _check_kind(name, values)
+        dtype = np.dtype(jax.dtypes.canonicalize_dtype(values.dtype))
+        if isinstance(values, FileColumn):
+            return values if values.dtype == dtype else Mapped(values, dtype)
+        return (Mapped if isinstance(values, np.ndarray) else Elsewhere)(values, dtype)
+    array = np.asarray(values)
+    _check_kind(name, array)
+    return _check_array(f"dataset[{name!r}]", array)
+
+
+def is_elsewhere(values: Any) -> bool:
+    """Whether a column is not in memory: a file, a memory map, or what has rows to slice but is no array of a known kind."""
+    if isinstance(values, np.ndarray):
+        return is_mapped(values)
+    sliceable = all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
+    in_memory = isinstance(values, jax.Array) or any(
+        hasattr(values, name) for name in ("__array_interface__", "to_numpy", "numpy")
+    )
+    return isinstance(values, FileColumn) or (sliceable and not in_memory)
+
+
+def _check_kind(name: str, values: Any) -> None:
+    where = f"dataset[{name!r}]"
+    if values.dtype == object or np.dtype(values.dtype).kind not in "fiub":
+        raise InputError(
+            f"{where} has dtype {values.dtype}; expected numbers (encode text as integers, drop or fill missing values)"
+        )
+    if len(values.shape) == 0:
+        raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
+    if values.shape[0] == 0:
+        raise InputError(f"{where} is empty: shape {values.shape}; expected at least one row")
+
+
+def check_block(name: str, column: Any, start: int, stop: int) -> None:
+    """Look at some rows of a column that is not in memory as `check_dataset` looks at arrays that are."""
+    block = np.asarray(getattr(column, "values", column)[start:stop])
+    if block.dtype.kind in "iu" and block.dtype != column.dtype and not _fits(block, column.dtype):
+        raise InputError(f"dataset[{name!r}] has integers that do not fit {column.dtype}; renumber them from 0")
+    row = first_bad_row(block) if block.dtype.kind == "f" else None
+    if row is not None:
+        raise InputError(f"dataset[{name!r}] has a value that is not finite in row {start + row}; drop or fill such rows first")
+
+
+def _check_array(where: str, array: np.ndarray) -> np.ndarray:
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    if array.dtype.kind in "iu" and array.dtype != dtype and not _fits(array, dtype):
+        raise InputError(f"{where} has integers that do not fit {dtype}; renumber them from 0, or turn on JAX's 64-bit mode")
+    array = np.ascontiguousarray(array, dtype=dtype)
+    if array.dtype.kind == "f":
+        row = first_bad_row(array)
+        if row is not None:
+            raise InputError(f"{where} has a value that is not finite in row {row}; drop or fill such rows first")
+    return array
+
+
+def _fits(array: np.ndarray, dtype: Any) -> bool:
+    return bool(array.min() >= np.iinfo(dtype).min and array.max() <= np.iinfo(dtype).max)
+
+
+def first_bad_row(array: np.ndarray) -> int | None:
+    """The first row with a NaN or an infinity. Sums find it (they are not finite either) without a mask as big as the data."""
+    rows = max(1, BLOCK // max(1, array[0].size))
+    with np.errstate(all="ignore"):
+        for start in range(0, len(array), rows):
+            block = array[start : start + rows]
+            if not np.isfinite(block.sum(dtype=block.dtype)):
+                bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
+                if bad.any():
+                    return start + int(np.argmax(bad))
+    return None
