@@ -16,7 +16,7 @@ import pytest
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.types import Batch
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
-from sgmcmc.posterior import Posterior, make_transform
+from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.strata import STRATA, make_stratum_source
 from sgmcmc.rows.table import Stratum

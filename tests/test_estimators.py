@@ -14,7 +14,7 @@ from sgmcmc import constraints
 from sgmcmc.core.types import Batch
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
 from sgmcmc.passes import full_gradient
-from sgmcmc.posterior import Posterior, make_transform
+from sgmcmc.problem.posterior import Posterior, make_transform
 
 pytestmark = pytest.mark.usefixtures("x64")
 

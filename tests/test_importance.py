@@ -16,7 +16,8 @@ from sgmcmc.dynamics import Langevin
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch
 from sgmcmc.kernel import CHAIN_AXES, Kernel
 from sgmcmc.passes import full_gradient
-from sgmcmc.posterior import Posterior, Transform
+from sgmcmc.problem.posterior import Posterior, Transform
+from sgmcmc.problem.schedules import step_schedule
 from sgmcmc.rows.importance import (
     TICKS,
     DeviceImportanceRows,
@@ -27,7 +28,6 @@ from sgmcmc.rows.importance import (
     mixed,
 )
 from sgmcmc.run import Loop
-from sgmcmc.schedules import step_schedule
 from sgmcmc.summaries import Trace
 
 FALSE_ALARM = 1e-4

@@ -15,8 +15,8 @@ from sgmcmc.core.types import Batch
 from sgmcmc.dynamics import Langevin, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.gradients import Minibatch
 from sgmcmc.kernel import Kernel
-from sgmcmc.posterior import Posterior, Transform
-from sgmcmc.schedules import step_schedule
+from sgmcmc.problem.posterior import Posterior, Transform
+from sgmcmc.problem.schedules import step_schedule
 
 pytestmark = pytest.mark.usefixtures("x64")
 

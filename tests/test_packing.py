@@ -14,7 +14,7 @@ from sgmcmc import InputError, State
 from sgmcmc.checkpoints.packing import fill, outline, pack, unpack
 from sgmcmc.decisions import Decisions
 from sgmcmc.gradients import Centre, WhitenedState
-from sgmcmc.whitening import Whitening
+from sgmcmc.problem.whitening import Whitening
 
 
 class Pair(NamedTuple):

@@ -13,8 +13,8 @@ from sgmcmc.core.trees import flat
 from sgmcmc.core.types import Batch
 from sgmcmc.curvature import dense_whitening, whitening_of
 from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, WhitenedState, whitened_centre
-from sgmcmc.posterior import Posterior, make_transform
-from sgmcmc.whitening import Whitening, whitened
+from sgmcmc.problem.posterior import Posterior, make_transform
+from sgmcmc.problem.whitening import Whitening, whitened
 
 RNG = np.random.default_rng(5)
 N = 300

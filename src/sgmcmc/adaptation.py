@@ -26,15 +26,15 @@ from sgmcmc.gradients import Centre
 from sgmcmc.inflation import direction_inflation
 from sgmcmc.passes import full_gradient
 from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.schedules import Schedule
+from sgmcmc.problem.whitening import Whitening
 from sgmcmc.result import Result
 from sgmcmc.rows.table import Table
 from sgmcmc.sampler import Prepared, Sampler
-from sgmcmc.schedules import Schedule
 from sgmcmc.standing import Outcome
 from sgmcmc.summaries import MOST_PAIRED, PairTrace, Trace, paired_numbers
 from sgmcmc.survey import Survey
-from sgmcmc.whitening import Whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
 PLAIN_WARM_UP = 2500

@@ -22,7 +22,7 @@ from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size, tree_map
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.diagnostics import flat_draws, mixing
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
 from sgmcmc.result import Result
 from sgmcmc.rows.strata import is_spread
 from sgmcmc.rows.table import Table

@@ -15,7 +15,7 @@ import numpy as np
 
 from sgmcmc.core.trees import flat, split
 from sgmcmc.core.types import PyTree, Rows
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
 
 LARGEST_DENSE = 2000
 """Up to this many parameters the metric is a full matrix; beyond, its diagonal."""

@@ -17,12 +17,12 @@ from sgmcmc.gradients import Centre, Minibatch
 from sgmcmc.kernel import Kernel
 from sgmcmc.mode import find_mode
 from sgmcmc.passes import full_gradient
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.schedules import Schedule
 from sgmcmc.rows.sources import Source
 from sgmcmc.rows.strata import axis_of
 from sgmcmc.rows.table import as_table
 from sgmcmc.run import Loop
-from sgmcmc.schedules import Schedule
 
 SEARCH_CHAIN = 2**31 - 1
 """The chain number whose random numbers serve the search: no real chain has it."""

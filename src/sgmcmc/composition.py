@@ -19,7 +19,6 @@ from sgmcmc.centering import LARGEST_DENSE
 from sgmcmc.centre import PaperOptimiser
 from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checks import check_log_lik, check_log_prior, check_params, log_lik_shape
 from sgmcmc.core.checks import as_key, check_choice, check_count
 from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.core.progress import Progress, check_progress
@@ -31,8 +30,9 @@ from sgmcmc.gradients import ControlVariate, Minibatch, Whitened
 from sgmcmc.hosts import together
 from sgmcmc.kernel import Kernel
 from sgmcmc.passes import look_over
-from sgmcmc.posterior import Posterior, make_transform
 from sgmcmc.preparation import own_whitening, prepared_in
+from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
+from sgmcmc.problem.schedules import per_parameter, step_schedule
 from sgmcmc.result import Result
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.sources import Source, check_minibatch, make_source, usual_rows
@@ -41,7 +41,6 @@ from sgmcmc.rows.table import Stratum, Table, check_dataset, physical_memory
 from sgmcmc.run_checks import check_run, check_run_numbers, keep_texts, named_keeps
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.saving import check_keeps
-from sgmcmc.schedules import per_parameter, step_schedule
 from sgmcmc.shared_folder import SharedFolder, open_folder
 from sgmcmc.summaries import Keep
 

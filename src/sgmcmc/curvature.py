@@ -13,8 +13,8 @@ from sgmcmc.centering import as_tree
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.trees import flat, split
 from sgmcmc.core.types import PyTree, Rows
-from sgmcmc.posterior import Posterior
-from sgmcmc.whitening import Whitening
+from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.whitening import Whitening
 
 HESSIAN_WORK = 4e9
 """Rows × d² that the dense Hessian may cost; with more rows a subsample gives the correlations and all rows the scales."""

@@ -27,13 +27,13 @@ from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, Whiten
 from sgmcmc.kernel import Kernel
 from sgmcmc.passes import compiled, full_sum
 from sgmcmc.pilot import Choice, Pilot, posterior_points
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.schedules import Schedule
+from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.pool import Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample, usual_rows
 from sgmcmc.rows.table import Table
-from sgmcmc.schedules import Schedule
-from sgmcmc.whitening import Whitening, whitened
 
 packable(Pool)
 

@@ -10,8 +10,8 @@ import numpy as np
 from sgmcmc.core.errors import DivergenceError, SgmcmcError, describe
 from sgmcmc.core.trees import leaf_names
 from sgmcmc.core.types import PyTree
+from sgmcmc.problem.schedules import Schedule
 from sgmcmc.result import Result
-from sgmcmc.schedules import Schedule
 
 
 class Culprit(NamedTuple):

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from sgmcmc.core.trees import flat, split, tree_map
 from sgmcmc.core.types import Batch, PyTree
-from sgmcmc.posterior import Posterior
-from sgmcmc.whitening import Whitening, whitened
+from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.whitening import Whitening, whitened
 
 
 class Estimator(Protocol):

@@ -13,7 +13,7 @@ from sgmcmc.core.trees import size, split, tree_map
 from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.dynamics import Dynamics, Motion
 from sgmcmc.gradients import Estimator
-from sgmcmc.schedules import Schedule
+from sgmcmc.problem.schedules import Schedule
 
 ROWS, NOISE, START = 0, 1, 2
 """What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning."""

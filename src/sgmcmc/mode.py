@@ -30,7 +30,7 @@ from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import join, size
 from sgmcmc.core.types import PyTree
 from sgmcmc.passes import compiled, full_sum
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
 

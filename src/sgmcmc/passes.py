@@ -17,8 +17,8 @@ from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.hosts import sum_over_processes
-from sgmcmc.posterior import Posterior
 from sgmcmc.prefetch import ahead
+from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks
 from sgmcmc.rows.table import Stratum, Table, as_table, check_block
 

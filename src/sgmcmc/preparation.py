@@ -23,13 +23,13 @@ from sgmcmc.dynamics import Dynamics
 from sgmcmc.gradients import WhitenedState, whitened_centre
 from sgmcmc.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.pilot import Pilot, posterior_points
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.schedules import per_parameter
+from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.table import Table
-from sgmcmc.schedules import per_parameter
 from sgmcmc.shared_folder import SharedFolder
 from sgmcmc.survey import Survey, take_survey
-from sgmcmc.whitening import Whitening
 
 SEED = 0
 """Of the subsamples of a survey at set-up, so that it depends on model and data alone."""

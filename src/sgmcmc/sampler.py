@@ -31,7 +31,7 @@ from sgmcmc.gradients import centre_of, log_posterior
 from sgmcmc.hosts import from_first
 from sgmcmc.kernel import CHAIN_AXES, Kernel, normals
 from sgmcmc.passes import full_log_likelihood
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
 from sgmcmc.result import Result
 from sgmcmc.rows.sources import Source
 from sgmcmc.rows.strata import axis_of

@@ -25,10 +25,10 @@ from sgmcmc.curvature import (
 from sgmcmc.gradients import Centre
 from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing
 from sgmcmc.passes import compiled, full_gradient, full_sum
-from sgmcmc.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
-from sgmcmc.whitening import Whitening
 
 
 @packable

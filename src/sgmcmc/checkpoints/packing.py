@@ -21,9 +21,9 @@ from sgmcmc.core.trees import leaf_names
 from sgmcmc.core.types import PyTree, State
 from sgmcmc.decisions import Decision, Decisions
 from sgmcmc.gradients import Centre, WhitenedState
+from sgmcmc.problem.whitening import Whitening
 from sgmcmc.quantiles import QuantileValues
 from sgmcmc.summaries import MomentValues
-from sgmcmc.whitening import Whitening
 
 Record = TypeVar("Record")
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from sgmcmc.core.trees import flat, size, split, tree_map
 from sgmcmc.core.types import PyTree
-from sgmcmc.posterior import Posterior, Transform
+from sgmcmc.problem.posterior import Posterior, Transform
 
 
 @jax.tree_util.register_dataclass

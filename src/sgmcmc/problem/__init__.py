@@ -1,0 +1,1 @@
+"""What is sampled, in which variables, with which steps."""
