@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.dynamics import Dynamics, Motion
+from sgmcmc.algorithms.kernel import Dynamics, Motion
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import pytest
 import sgmcmc
 from chains import mean_and_variance
 from exact import additive, from_rows, stationary_moments
-from sgmcmc.dynamics import BAOA, Langevin, noise_amplification
+from sgmcmc.algorithms.dynamics.baoa import BAOA, noise_amplification
+from sgmcmc.algorithms.dynamics.langevin import Langevin
 
 EXACT, LIMIT, CHAINS = 1e-10, 4.0, 32
 

@@ -19,7 +19,8 @@ import sgmcmc
 from chains import mean_and_variance
 from exact import from_rows, stationary_moments
 from sgmcmc import constraints
-from sgmcmc.dynamics import Langevin, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.algorithms.dynamics.langevin import Langevin
 
 LIMIT = 4.0
 CHAINS = 32

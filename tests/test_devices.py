@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.types import Batch
-from sgmcmc.gradients import Centre, ControlVariate, Minibatch
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.strata import STRATA, make_stratum_source

@@ -11,8 +11,9 @@ import pytest
 
 import sgmcmc
 from sgmcmc import constraints
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.core.types import Batch
-from sgmcmc.gradients import Centre, ControlVariate, Minibatch
 from sgmcmc.passes import full_gradient
 from sgmcmc.problem.posterior import Posterior, make_transform
 

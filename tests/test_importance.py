@@ -11,10 +11,11 @@ import pytest
 import scipy.stats
 
 from sgmcmc import InputError
+from sgmcmc.algorithms.dynamics.langevin import Langevin
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel
 from sgmcmc.core.progress import Bar
-from sgmcmc.dynamics import Langevin
-from sgmcmc.gradients import Centre, ControlVariate, Minibatch
-from sgmcmc.kernel import CHAIN_AXES, Kernel
 from sgmcmc.passes import full_gradient
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.schedules import step_schedule

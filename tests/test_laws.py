@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from exact import additive, from_rows, stationary_moments
+from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.algorithms.dynamics.langevin import Langevin
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.core.types import Batch
-from sgmcmc.dynamics import Langevin, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
-from sgmcmc.gradients import Minibatch
-from sgmcmc.kernel import Kernel
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.schedules import step_schedule
 

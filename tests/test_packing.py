@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from sgmcmc import InputError, State
+from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.checkpoints.packing import fill, outline, pack, unpack
 from sgmcmc.decisions import Decisions
-from sgmcmc.gradients import Centre, WhitenedState
 from sgmcmc.problem.whitening import Whitening
 
 

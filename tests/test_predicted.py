@@ -11,8 +11,11 @@ import pytest
 import sgmcmc
 from chains import over_chains
 from exact import additive, stationary_moments
-from sgmcmc.dynamics import BAOA, Langevin, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
-from sgmcmc.laws import MOST_DIRECTIONS, Directions, directions, inflation, largest_step, representative
+from sgmcmc.algorithms.dynamics.baoa import BAOA
+from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.algorithms.dynamics.langevin import Langevin
+from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
+from sgmcmc.algorithms.laws import MOST_DIRECTIONS, Directions, directions, inflation, largest_step, representative
 
 LIMIT, CHAINS = 4.0, 32
 A, V = np.array([0.5, 2.0, 9.0]), np.array([0.3, 0.0, 12.0])

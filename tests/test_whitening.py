@@ -9,10 +9,12 @@ import pytest
 
 import sgmcmc
 from sgmcmc import constraints
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
 from sgmcmc.core.trees import flat
 from sgmcmc.core.types import Batch
 from sgmcmc.curvature import dense_whitening, whitening_of
-from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, WhitenedState, whitened_centre
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.problem.whitening import Whitening, whitened
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.core.checks import seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar, Progress
@@ -22,7 +23,6 @@ from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
 from sgmcmc.design import NOISE, Design, control_variates, plain_gradients
 from sgmcmc.diagnostics import autocorrelation_time, flat_draws
-from sgmcmc.gradients import Centre
 from sgmcmc.inflation import direction_inflation
 from sgmcmc.passes import full_gradient
 from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.trees import join
 from sgmcmc.core.types import PyTree, State
 from sgmcmc.decisions import Decisions
 from sgmcmc.diagnostics import Pairs, flat_draws
-from sgmcmc.gradients import WhitenedState
 from sgmcmc.result import Result
 from sgmcmc.summaries import Keep, Trace, paired_numbers
 

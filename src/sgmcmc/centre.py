@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.dynamics.langevin import Ascent
+from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.core.errors import SgmcmcError, SgmcmcWarning
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.types import Batch, PyTree, State
-from sgmcmc.dynamics import Ascent
-from sgmcmc.gradients import Centre, Minibatch
-from sgmcmc.kernel import Kernel
 from sgmcmc.mode import find_mode
 from sgmcmc.passes import full_gradient
 from sgmcmc.problem.posterior import Posterior

@@ -15,6 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.dynamics.baoa import BAOA
+from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
+from sgmcmc.algorithms.gradients.control_variate import ControlVariate
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.gradients.whitened import Whitened
+from sgmcmc.algorithms.kernel import Dynamics, Kernel
 from sgmcmc.centering import LARGEST_DENSE
 from sgmcmc.centre import PaperOptimiser
 from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
@@ -25,10 +32,7 @@ from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.decisions import Decisions
-from sgmcmc.dynamics import BAOA, Dynamics, NoseHoover, PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
-from sgmcmc.gradients import ControlVariate, Minibatch, Whitened
 from sgmcmc.hosts import together
-from sgmcmc.kernel import Kernel
 from sgmcmc.passes import look_over
 from sgmcmc.preparation import own_whitening, prepared_in
 from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform

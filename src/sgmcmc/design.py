@@ -16,15 +16,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.dynamics.baoa import BAOA, noise_amplification
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
+from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.progress import Progress
 from sgmcmc.core.trees import flat, size, split, tree_map
 from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
-from sgmcmc.dynamics import BAOA, noise_amplification
-from sgmcmc.gradients import Centre, ControlVariate, Minibatch, Whitened, WhitenedState, whitened_centre
-from sgmcmc.kernel import Kernel
 from sgmcmc.passes import compiled, full_sum
 from sgmcmc.pilot import Choice, Pilot, posterior_points
 from sgmcmc.problem.posterior import Posterior

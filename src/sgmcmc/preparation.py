@@ -10,6 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.gradients.whitened import WhitenedState, whitened_centre
+from sgmcmc.algorithms.kernel import Dynamics
+from sgmcmc.algorithms.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.centre import warn_of_distance
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.core.errors import InputError, describe
@@ -19,9 +22,6 @@ from sgmcmc.core.types import PyTree
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.decisions import Decisions
 from sgmcmc.design import FEWEST_ROWS, largest_curvature
-from sgmcmc.dynamics import Dynamics
-from sgmcmc.gradients import WhitenedState, whitened_centre
-from sgmcmc.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import per_parameter

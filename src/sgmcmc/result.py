@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from sgmcmc.algorithms.gradients.whitened import centre_of
 from sgmcmc.core.errors import InputError, SgmcmcWarning
 from sgmcmc.core.trees import children, labels, leaf_names
 from sgmcmc.core.types import PyTree, State
@@ -25,7 +26,6 @@ from sgmcmc.diagnostics import (
     weighted_mean_sd,
     weighted_quantiles,
 )
-from sgmcmc.gradients import centre_of
 from sgmcmc.health import UNSEEN, Finding, Health, variances
 from sgmcmc.health import centre as centre_findings
 from sgmcmc.health import mixing as mixing_findings

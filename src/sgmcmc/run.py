@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
+from sgmcmc.algorithms.gradients.minibatch import log_posterior
+from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import all_finite, size, split, tree_map, where
 from sgmcmc.core.types import Batch, PyTree, State
-from sgmcmc.gradients import log_posterior
 from sgmcmc.hosts import waiting_for_peers
-from sgmcmc.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
 from sgmcmc.pace import Pace
 from sgmcmc.prefetch import Ahead
 from sgmcmc.rows.sources import Source, on_device

@@ -15,6 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.gradients.minibatch import log_posterior
+from sgmcmc.algorithms.gradients.whitened import centre_of
+from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel, Motion, normals
 from sgmcmc.assembly import PAIRS, Record, assemble, trace_of
 from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checkpoints.fingerprint import of_value
@@ -25,11 +28,8 @@ from sgmcmc.core.progress import Bar, Progress, check_progress
 from sgmcmc.core.trees import leaf_names, number_names, size, tree_map
 from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.decisions import Decisions
-from sgmcmc.dynamics import Motion
 from sgmcmc.failures import divergence, first_not_finite, with_result
-from sgmcmc.gradients import centre_of, log_posterior
 from sgmcmc.hosts import from_first
-from sgmcmc.kernel import CHAIN_AXES, Kernel, normals
 from sgmcmc.passes import full_log_likelihood
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.result import Result

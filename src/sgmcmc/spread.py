@@ -13,9 +13,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from sgmcmc.algorithms.kernel import CHAIN_AXES
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree, State
-from sgmcmc.kernel import CHAIN_AXES
 from sgmcmc.rows.sources import Source
 from sgmcmc.rows.strata import STRATA, StratumRows
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.centering import LARGEST_DENSE, fisher_information, prior_curvature
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.errors import SgmcmcError
@@ -22,7 +23,6 @@ from sgmcmc.curvature import (
     whitening_of,
     with_floor,
 )
-from sgmcmc.gradients import Centre
 from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing
 from sgmcmc.passes import compiled, full_gradient, full_sum
 from sgmcmc.problem.posterior import Posterior

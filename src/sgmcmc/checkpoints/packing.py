@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import leaf_names
 from sgmcmc.core.types import PyTree, State
 from sgmcmc.decisions import Decision, Decisions
-from sgmcmc.gradients import Centre, WhitenedState
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.quantiles import QuantileValues
 from sgmcmc.summaries import MomentValues

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.dynamics import Dynamics, Motion, NoseHoover
+from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
+from sgmcmc.algorithms.kernel import Dynamics, Motion
 
 DOUBLINGS = 60
 """The stationary covariance is a sum over all the past, each doubling twice as much of it."""

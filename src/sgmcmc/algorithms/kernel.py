@@ -3,17 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from sgmcmc.core.trees import size, split, tree_map
 from sgmcmc.core.types import Batch, PyTree, State
-from sgmcmc.dynamics import Dynamics, Motion
-from sgmcmc.gradients import Estimator
+from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Motion:
+    """A position, the gradient estimate there, and whatever else the dynamics carry."""
+
+    position: PyTree
+    gradient: PyTree
+    auxiliary: dict[str, PyTree]
+
+
+class Dynamics:
+    """What an update is. `eps` is a tree of step sizes like the position.
+
+    As it stands: one leap, nothing drawn anew, nothing carried, and the new gradient simply taken over.
+    """
+
+    refreshes: ClassVar[bool] = False
+
+    @property
+    def leaps(self) -> int:
+        """Leaps, and so gradients, per iteration."""
+        return 1
+
+    def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
+        """What is carried besides position and gradient, at the beginning."""
+        return {}
+
+    def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
+        """The start of an iteration; `before` holds the step sizes of the iteration before."""
+        return motion
+
+    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
+        """To the next position."""
+        raise NotImplementedError
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        """What remains to be done once the gradient at the next position is known, in iteration `t`."""
+        return replace(motion, gradient=gradient)
+
+    def noise_share(self, motion: Motion, eps: PyTree) -> PyTree:
+        """The part of the noise to be injected that the minibatches already pay for, where an estimate of theirs is carried."""
+        return tree_map(jnp.zeros_like, eps)
+
+
+class Estimator(Protocol):
+    """What a gradient estimator is."""
+
+    @property
+    def posterior(self) -> Posterior: ...
+
+    @property
+    def centred(self) -> bool:
+        """Whether its state holds a `Centre`."""
+        ...
+
+    @property
+    def axis(self) -> str | None:
+        """The mesh axis over which likelihood terms are summed; None where one device sees the whole minibatch."""
+        ...
+
+    def posterior_at(self, est_state: Any) -> Posterior:
+        """The posterior as a function of what moves."""
+        ...
+
+    def estimate(self, position: PyTree, batch: Batch, est_state: Any) -> tuple[PyTree, PyTree, dict[str, Any]]: ...
+
 
 ROWS, NOISE, START = 0, 1, 2
 """What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning."""

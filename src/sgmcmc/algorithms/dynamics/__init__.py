@@ -1,0 +1,1 @@
+"""What a chain does with a gradient and some noise: one file for each family of updates."""

@@ -1,0 +1,97 @@
+"""SGHMC: as the paper has it, symmetric in time, and with a momentum that is never drawn anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from sgmcmc.algorithms.dynamics.momentum import _Persistent, left, momentum
+from sgmcmc.algorithms.kernel import Dynamics, Motion
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import PyTree
+
+
+@dataclass(frozen=True)
+class _Resampled(Dynamics):
+    """Hamiltonian dynamics whose momentum is drawn anew, ν ~ N(0, ε), before every L leaps."""
+
+    alpha: PyTree
+    L: int
+
+    refreshes: ClassVar[bool] = True
+
+    @property
+    def leaps(self) -> int:
+        return self.L
+
+    def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
+        return {"momentum": momentum(eps, noise)}
+
+    def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
+        return replace(motion, auxiliary={"momentum": momentum(eps, noise)})
+
+
+@dataclass(frozen=True)
+class SymmetricHamiltonian(_Resampled):
+    """SGHMC, each leap symmetric in time: half-kick, drift, half-kick, friction.
+
+    ν += (ε/2) ĝ(θ);  θ' = θ + ν;  ν += (ε/2) ĝ(θ');  ν' = (1-α) ν + N(0, (1 - (1-α)²) ε).
+    """
+
+    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
+        nu = tree_map(lambda v, g, e: v + e / 2 * g, motion.auxiliary["momentum"], motion.gradient, eps)
+        return replace(motion, position=tree_map(jnp.add, motion.position, nu), auxiliary={"momentum": nu})
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        def kick_and_rub(v: Any, g: Any, e: Any, z: Any, alpha: Any) -> Any:
+            return (1 - alpha) * (v + e / 2 * g) + jnp.sqrt((1 - (1 - alpha) ** 2) * e) * z
+
+        nu = tree_map(kick_and_rub, motion.auxiliary["momentum"], gradient, eps, noise, self.alpha)
+        return replace(motion, gradient=gradient, auxiliary={"momentum": nu})
+
+
+@dataclass(frozen=True)
+class PaperHamiltonian(_Resampled):
+    """SGHMC as the paper writes it: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2αε).
+
+    With the momentum drawn anew every L leaps its variance tends to L/(L-1) of the truth.
+    """
+
+    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
+        return replace(motion, position=tree_map(jnp.add, motion.position, motion.auxiliary["momentum"]))
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        def kick(v: Any, g: Any, e: Any, z: Any, alpha: Any) -> Any:
+            return (1 - alpha) * v + e * g + jnp.sqrt(2 * alpha * e) * z
+
+        nu = tree_map(kick, motion.auxiliary["momentum"], gradient, eps, noise, self.alpha)
+        return replace(motion, gradient=gradient, auxiliary={"momentum": nu})
+
+
+@dataclass(frozen=True)
+class PersistentHamiltonian(_Persistent):
+    """SGHMC whose momentum is never drawn anew: ν' = (1-α) ν + ε ĝ(θ) + N(0, 2(α-β̂)ε);  θ' = θ + ν'.
+
+    β̂ = εV̄/2, where V̄ is the running mean, over the first `warmup` iterations, of the estimator's own variance;
+    it is 0 where `warmup` is 0. It stays below α, so that some noise is always injected.
+    """
+
+    alpha: PyTree
+    warmup: int = 0
+
+    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
+        def kick(v: Any, g: Any, e: Any, z: Any, alpha: Any, share: Any) -> Any:
+            return (1 - alpha) * v + e * g + jnp.sqrt(2 * alpha * left(share) * e) * z
+
+        share = self.noise_share(motion, eps)
+        nu = tree_map(kick, motion.auxiliary["momentum"], motion.gradient, eps, noise, self.alpha, share)
+        position = tree_map(jnp.add, motion.position, nu)
+        return replace(motion, position=position, auxiliary=motion.auxiliary | {"momentum": nu})
+
+    def noise_share(self, motion: Motion, eps: PyTree) -> PyTree:
+        """β̂/α: the part of the friction that the minibatch noise already pays for."""
+        if not self.warmup:
+            return tree_map(jnp.zeros_like, self.alpha)
+        return tree_map(lambda e, v, a: e * v / (2 * a), eps, motion.auxiliary["variance"], self.alpha)

@@ -1,0 +1,60 @@
+"""What dynamics with a momentum share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+
+from sgmcmc.algorithms.kernel import Dynamics, Motion
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import PyTree
+
+
+class _Persistent(Dynamics):
+    """Dynamics that never draw their momentum anew, and may carry an estimate of the gradient noise, to inject as much less.
+
+    The estimate is the running mean of the estimator's own variance over the first `warmup` iterations; with 0 it stays as it
+    was set.
+    """
+
+    warmup: int
+
+    @property
+    def carries_variance(self) -> bool:
+        return self.warmup > 0
+
+    def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
+        carried = {"momentum": momentum(eps, noise)}
+        return carried | {"variance": tree_map(jnp.zeros_like, position)} if self.carries_variance else carried
+
+    def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
+        return rescale_momentum(motion, eps, before)
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        motion = replace(motion, gradient=gradient)
+        return learn_variance(motion, stats, t, self.warmup) if self.warmup else motion
+
+
+def momentum(eps: PyTree, noise: PyTree | None) -> PyTree:
+    """ν ~ N(0, ε)."""
+    return tree_map(lambda e, z: jnp.sqrt(e) * z, eps, noise)
+
+
+def rescale_momentum(motion: Motion, eps: PyTree, before: PyTree) -> Motion:
+    """ν has variance ε: where a schedule changes ε, a momentum that is kept changes with it."""
+    nu = tree_map(lambda v, e, b: v * jnp.sqrt(e / b), motion.auxiliary["momentum"], eps, before)
+    return replace(motion, auxiliary=motion.auxiliary | {"momentum": nu})
+
+
+def left(share: Any) -> Any:
+    """What is left to be injected where the minibatch noise pays for a share: never less than nothing."""
+    return jnp.maximum(1 - share, 0)
+
+
+def learn_variance(motion: Motion, stats: dict[str, Any], t: Any, warmup: int) -> Motion:
+    """The motion with the estimator's variance averaged in, in the first `warmup` iterations; then it is fixed."""
+    share = jnp.where(t <= warmup, 1 / t, 0.0)
+    mean = tree_map(lambda m, v: m + share.astype(m.dtype) * (v - m), motion.auxiliary["variance"], stats["variance"])
+    return replace(motion, auxiliary=motion.auxiliary | {"variance": mean})

@@ -1,0 +1,38 @@
+"""SGNHT: thermostats that take up the gradient noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+
+from sgmcmc.algorithms.dynamics.momentum import momentum, rescale_momentum
+from sgmcmc.algorithms.kernel import Dynamics, Motion
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import PyTree
+
+
+@dataclass(frozen=True)
+class NoseHoover(Dynamics):
+    """SGNHT: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2aε);  α' = α + (ν'·ν'/p - ε), one α per named parameter."""
+
+    a: PyTree
+
+    def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
+        return {"momentum": momentum(eps, noise), "thermostat": tree_map(jnp.mean, self.a)}
+
+    def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
+        return rescale_momentum(motion, eps, before)
+
+    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
+        return replace(motion, position=tree_map(jnp.add, motion.position, motion.auxiliary["momentum"]))
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        def kick(v: Any, alpha: Any, g: Any, e: Any, z: Any, a: Any) -> Any:
+            return (1 - alpha) * v + e * g + jnp.sqrt(2 * a * e) * z
+
+        alpha = motion.auxiliary["thermostat"]
+        nu = tree_map(kick, motion.auxiliary["momentum"], alpha, gradient, eps, noise, self.a)
+        alpha = tree_map(lambda alpha, v, e: alpha + jnp.mean(v**2 - e), alpha, nu, eps)
+        return replace(motion, gradient=gradient, auxiliary={"momentum": nu, "thermostat": alpha})

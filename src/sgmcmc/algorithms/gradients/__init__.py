@@ -1,0 +1,1 @@
+"""How a gradient comes from a minibatch: one file for each estimator."""
