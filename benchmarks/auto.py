@@ -55,7 +55,7 @@ def main() -> None:
     }
     keep(folder / "auto.json", {"machine": about, **results})
     if "covertype" in results:
-        from sgmcmc.pictures import save_png
+        from sgmcmc.results.pictures import save_png
 
         save_png(auto_race.figure(results["covertype"]), folder / "auto.png")
     print("\n\n".join(["# sample", describe(about), *(MODULES[name].report(result) for name, result in results.items())]))

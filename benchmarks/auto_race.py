@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 import auto_covertype
 import auto_nuts
 from auto_fresh import freshly, middle, say
-from sgmcmc.pictures import COLOURS
+from sgmcmc.results.pictures import COLOURS
 from table import table
 
 SIX = ("sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv")

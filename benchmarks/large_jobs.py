@@ -52,7 +52,7 @@ def nothing_to_tune(folder: str, seed: int = 1) -> Iterator[dict[str, Any]]:
     """A job: `sample` with nothing set and a smooth prior: its time by stage, what it decided and the moments of its draws."""
     import sgmcmc
     import sgmcmc.data
-    from sgmcmc.diagnostics import monte_carlo_error
+    from sgmcmc.results.diagnostics import monte_carlo_error
 
     stages = Stages("sample, folder")
     fit = sgmcmc.sample(log_lik, sgmcmc.data.open(folder), start(), log_prior=log_prior, seed=seed, progress=stages)

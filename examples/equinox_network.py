@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.pictures import COLOURS
+from sgmcmc.results.pictures import COLOURS
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--quick", action="store_true", help="shorter chains: seconds")

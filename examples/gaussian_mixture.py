@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scipy.ndimage import gaussian_filter
 
 import sgmcmc
-from sgmcmc.pictures import COLOURS
+from sgmcmc.results.pictures import COLOURS
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--quick", action="store_true", help="shorter chains: seconds")

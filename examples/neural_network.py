@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import sgmcmc
 from sgmcmc import constraints, distributions
-from sgmcmc.pictures import COLOURS
+from sgmcmc.results.pictures import COLOURS
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--quick", action="store_true", help="made-up images, a small network, a short chain: seconds")

@@ -8,10 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.decisions import Decisions
-from sgmcmc.diagnostics import Pairs
-from sgmcmc.health import FALSE_ALARMS, OFF, REMEDIES, Finding, Health, centre, mixing, sure, variances
-from sgmcmc.inflation import Inflation, parameter_inflation
+from sgmcmc.results.diagnostics import Pairs
+from sgmcmc.results.inflation import Inflation, parameter_inflation
+from sgmcmc.results.words import FALSE_ALARMS, OFF, REMEDIES, Decisions, Finding, Health, centre, mixing, sure, variances
 
 N, D = 1000, 2
 X = np.random.default_rng(0).normal([1.0, -2.0], [1.0, 1.0], (N, D))

@@ -19,6 +19,7 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.passes import full_gradient
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.schedules import step_schedule
+from sgmcmc.results.keeps import Trace
 from sgmcmc.rows.importance import (
     TICKS,
     DeviceImportanceRows,
@@ -29,7 +30,6 @@ from sgmcmc.rows.importance import (
     mixed,
 )
 from sgmcmc.run import Loop
-from sgmcmc.summaries import Trace
 
 FALSE_ALARM = 1e-4
 RNG = np.random.default_rng(8)

@@ -79,10 +79,10 @@ def _weighted_variance(share, draws):
 
 def _with_chain_axis(kept):
     def lift(value):
-        if not isinstance(value, sgmcmc.summaries.MomentValues):
+        if not isinstance(value, sgmcmc.results.keeps.MomentValues):
             return jax.tree.map(lambda x: np.asarray(x)[None], value)
         parts = (jax.tree.map(lambda x: x[None], part) for part in (value.mean, value.sd, value.covariance))
-        return sgmcmc.summaries.MomentValues(*parts, value.weight)
+        return sgmcmc.results.keeps.MomentValues(*parts, value.weight)
 
     return {name: lift(value) for name, value in kept.items()}
 
@@ -171,7 +171,7 @@ def test_summary_of_numbers_that_never_move():
 
 
 def test_pictures(tmp_path):
-    from sgmcmc.pictures import histogram
+    from sgmcmc.results.pictures import histogram
 
     out = run(n_chains=2, n_iters=300)
     figure = out.plot()

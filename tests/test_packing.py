@@ -14,8 +14,8 @@ from sgmcmc import InputError, State
 from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.checkpoints.packing import fill, outline, pack, unpack
-from sgmcmc.decisions import Decisions
 from sgmcmc.problem.whitening import Whitening
+from sgmcmc.results.words import Decisions
 
 
 class Pair(NamedTuple):

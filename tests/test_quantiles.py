@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc import quantiles
-from sgmcmc.quantiles import BUFFERS, Quantiles, Sketch, weighted_quantiles
+from sgmcmc.results import quantiles
+from sgmcmc.results.quantiles import BUFFERS, Quantiles, Sketch, weighted_quantiles
 
 LEVELS = np.linspace(0, 1, 201)
 SIZE = Quantiles().size

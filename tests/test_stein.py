@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sgmcmc.core.errors import InputError
-from sgmcmc.stein import stein_discrepancy, stein_kernel, zero_variance_mean
+from sgmcmc.results.stein import stein_discrepancy, stein_kernel, zero_variance_mean
 from test_inflation import CORRELATED, LIMIT, langevin
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.quantiles import Quantiles, QuantileValues
+from sgmcmc.results.quantiles import Quantiles, QuantileValues
 
 
 def square(params):
@@ -77,7 +77,7 @@ def test_a_restored_store_goes_on_to_the_last_bit(name, n_chains, tmp_path):
 
 
 def _fields(value):
-    return dict(vars(value)) if isinstance(value, (sgmcmc.summaries.MomentValues, QuantileValues)) else value
+    return dict(vars(value)) if isinstance(value, (sgmcmc.results.keeps.MomentValues, QuantileValues)) else value
 
 
 def test_a_store_needs_its_whole_state():

@@ -15,8 +15,9 @@ from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcW
 from sgmcmc.core.types import Batch, State
 from sgmcmc.datasets import get_dataset, train_test_split
 from sgmcmc.loading import load
-from sgmcmc.quantiles import Quantiles
-from sgmcmc.result import Result
+from sgmcmc.results.keeps import Expectation, Moments, Trace
+from sgmcmc.results.quantiles import Quantiles
+from sgmcmc.results.result import Result
 from sgmcmc.sampler import Sampler
 from sgmcmc.samplers import (
     sghmc,
@@ -32,7 +33,6 @@ from sgmcmc.samplers import (
     sgnhtcv,
     sgnhtcv_setup,
 )
-from sgmcmc.summaries import Expectation, Moments, Trace
 from sgmcmc.underdamped import baoa, baoa_setup, baoacv, baoacv_setup
 
 if TYPE_CHECKING:

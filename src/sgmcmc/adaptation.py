@@ -20,20 +20,20 @@ from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import size, split, tree_map
 from sgmcmc.core.types import State
 from sgmcmc.curvature import dense_whitening
-from sgmcmc.decisions import Decisions
 from sgmcmc.design import NOISE, Design, control_variates, plain_gradients
-from sgmcmc.diagnostics import autocorrelation_time, flat_draws
-from sgmcmc.inflation import direction_inflation
 from sgmcmc.passes import full_gradient
 from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening
-from sgmcmc.result import Result
+from sgmcmc.results.diagnostics import autocorrelation_time, flat_draws
+from sgmcmc.results.inflation import direction_inflation
+from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, Trace, paired_numbers
+from sgmcmc.results.result import Result
+from sgmcmc.results.words import Decisions
 from sgmcmc.rows.table import Table
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.standing import Outcome
-from sgmcmc.summaries import MOST_PAIRED, PairTrace, Trace, paired_numbers
 from sgmcmc.survey import Survey
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100

@@ -21,9 +21,9 @@ from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcWarning
 from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size, tree_map
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.diagnostics import flat_draws, mixing
 from sgmcmc.problem.posterior import Posterior
-from sgmcmc.result import Result
+from sgmcmc.results.diagnostics import flat_draws, mixing
+from sgmcmc.results.result import Result
 from sgmcmc.rows.strata import is_spread
 from sgmcmc.rows.table import Table
 from sgmcmc.survey import take_survey

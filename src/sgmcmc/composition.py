@@ -31,13 +31,14 @@ from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.decisions import Decisions
 from sgmcmc.hosts import together
 from sgmcmc.passes import look_over
 from sgmcmc.preparation import own_whitening, prepared_in
 from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
 from sgmcmc.problem.schedules import per_parameter, step_schedule
-from sgmcmc.result import Result
+from sgmcmc.results.keeps import Keep
+from sgmcmc.results.result import Result
+from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.sources import Source, check_minibatch, make_source, usual_rows
 from sgmcmc.rows.strata import axis_of, is_spread, make_stratum_source
@@ -46,7 +47,6 @@ from sgmcmc.run_checks import check_run, check_run_numbers, keep_texts, named_ke
 from sgmcmc.sampler import Prepared, Sampler
 from sgmcmc.saving import check_keeps
 from sgmcmc.shared_folder import SharedFolder, open_folder
-from sgmcmc.summaries import Keep
 
 
 class SetupOptions(TypedDict, total=False):

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.pictures import overview, save_png
+from sgmcmc.results.pictures import overview, save_png
 
 D = 10
 NAMES = ["bias", *(f"beta[{j}]" for j in range(D))]

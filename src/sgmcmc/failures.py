@@ -11,7 +11,7 @@ from sgmcmc.core.errors import DivergenceError, SgmcmcError, describe
 from sgmcmc.core.trees import leaf_names
 from sgmcmc.core.types import PyTree
 from sgmcmc.problem.schedules import Schedule
-from sgmcmc.result import Result
+from sgmcmc.results.result import Result
 
 
 class Culprit(NamedTuple):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sgmcmc.assembly import Record, assemble
 from sgmcmc.checkpoints.reading import Reading, read
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.result import Result
+from sgmcmc.results.result import Record, Result, assemble
 from sgmcmc.saving import WEIGHTS
 
 

@@ -20,12 +20,12 @@ from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import join, size, tree_map
 from sgmcmc.core.types import PyTree
 from sgmcmc.curvature import dense_whitening
-from sgmcmc.decisions import Decisions
 from sgmcmc.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import per_parameter
 from sgmcmc.problem.whitening import Whitening
+from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.table import Table
 from sgmcmc.shared_folder import SharedFolder

@@ -23,12 +23,12 @@ from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.hosts import waiting_for_peers
 from sgmcmc.pace import Pace
 from sgmcmc.prefetch import Ahead
+from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source, on_device
 from sgmcmc.rows.strata import StratumRows
 from sgmcmc.signals import stoppable
 from sgmcmc.spread import CHAINS, Spread, make_spread, specs_along_chains, state_specs, strata_of
 from sgmcmc.standing import Outcome, Saver, Standing
-from sgmcmc.summaries import Keep, seen_by
 
 LARGEST_CHUNK = 2000
 CHUNK_BYTES = 32 << 20

@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 
-from sgmcmc.assembly import ALONE
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.core.checks import check_choice, check_count
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import check_progress
 from sgmcmc.core.types import PyTree
-from sgmcmc.summaries import Keep, Trace
+from sgmcmc.results.keeps import Keep, Trace
+from sgmcmc.results.result import ALONE
 
 
 def check_run(

@@ -18,7 +18,6 @@ import numpy as np
 from sgmcmc.algorithms.gradients.minibatch import log_posterior
 from sgmcmc.algorithms.gradients.whitened import centre_of
 from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel, Motion, normals
-from sgmcmc.assembly import PAIRS, Record, assemble, trace_of
 from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
@@ -27,12 +26,13 @@ from sgmcmc.core.errors import InputError, SgmcmcWarning
 from sgmcmc.core.progress import Bar, Progress, check_progress
 from sgmcmc.core.trees import leaf_names, number_names, size, tree_map
 from sgmcmc.core.types import Batch, PyTree, State
-from sgmcmc.decisions import Decisions
 from sgmcmc.failures import divergence, first_not_finite, with_result
 from sgmcmc.hosts import from_first
 from sgmcmc.passes import full_log_likelihood
 from sgmcmc.problem.posterior import Posterior
-from sgmcmc.result import Result
+from sgmcmc.results.keeps import Keep, PairTrace, Trace, paired_numbers
+from sgmcmc.results.result import PAIRS, Record, Result, assemble, trace_of
+from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import Source
 from sgmcmc.rows.strata import axis_of
 from sgmcmc.run import Loop, n_chains
@@ -40,7 +40,6 @@ from sgmcmc.run_checks import check_run, keep_texts, named_keeps
 from sgmcmc.saving import FolderSaver
 from sgmcmc.shared_folder import SharedFolder, open_folder
 from sgmcmc.standing import Saver, Standing
-from sgmcmc.summaries import Keep, PairTrace, Trace, paired_numbers
 
 SCATTER_CHAIN = 2**31 - 2
 """The chain number whose random numbers move chains apart: no real chain has it."""

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from sgmcmc.algorithms.dynamics.langevin import Langevin
 from sgmcmc.composition import RunOptions, SetupOptions, hamiltonian, nose_hoover, run_whole, set_up
 from sgmcmc.core.types import Dataset, LogLik, PyTree
-from sgmcmc.result import Result
+from sgmcmc.results.result import Result
 from sgmcmc.sampler import Sampler
 
 

@@ -13,9 +13,9 @@ from sgmcmc.checkpoints.drawfiles import DrawFile
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.types import PyTree
+from sgmcmc.results.keeps import Keep, Trace
 from sgmcmc.shared_folder import Follower, SharedFolder
 from sgmcmc.standing import Standing
-from sgmcmc.summaries import Keep, Trace
 
 SAVE_SECONDS = 2.0
 """Between two checkpoints: what a run that is killed loses at most, and much more than a checkpoint takes."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.types import PyTree, State
-from sgmcmc.summaries import Keep, seen_by
+from sgmcmc.results.keeps import Keep, seen_by
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import leaf_names
 from sgmcmc.core.types import PyTree, State
-from sgmcmc.decisions import Decision, Decisions
 from sgmcmc.problem.whitening import Whitening
-from sgmcmc.quantiles import QuantileValues
-from sgmcmc.summaries import MomentValues
+from sgmcmc.results.keeps import MomentValues
+from sgmcmc.results.quantiles import QuantileValues
+from sgmcmc.results.words import Decision, Decisions
 
 Record = TypeVar("Record")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sgmcmc.result import Result
+    from sgmcmc.results.result import Result
 
 __all__ = ["DivergenceError", "InputError", "SgmcmcError", "SgmcmcWarning"]
 

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import sgmcmc
-from sgmcmc.diagnostics import mixing
 from sgmcmc.experiments.rivals import nuts, rival
 from sgmcmc.experiments.workbook import Figures, Workbook
+from sgmcmc.results.diagnostics import mixing
 
 MALA_STEPS = (0.01, 0.1, 1.0, 2.0, 4.0, 16.0)
 """Step sizes in units of the posterior variance."""

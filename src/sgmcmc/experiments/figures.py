@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sgmcmc.pictures import COLOURS
+from sgmcmc.results.pictures import COLOURS
 
 _BLUE, _ORANGE, _GREEN, _PINK, _VERMILION, _SKY, _YELLOW, _BLACK = COLOURS
 STYLES: dict[str, dict[str, Any]] = {

@@ -15,13 +15,13 @@ from matplotlib.lines import Line2D
 
 import sgmcmc
 from sgmcmc.core.types import LogPrior
-from sgmcmc.diagnostics import mixing
 from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, density, levels_of_mass, panels
 from sgmcmc.experiments.rivals import nuts
 from sgmcmc.experiments.runs import set_up, standard_normal, start_chains, timed
 from sgmcmc.experiments.settings import METHODS, Method, lengths, setting, stepsize
 from sgmcmc.experiments.workbook import Workbook
 from sgmcmc.models import gaussian_mixture as model
+from sgmcmc.results.diagnostics import mixing
 
 NAME = "gaussian-mixture"
 TITLE = "Gaussian mixture (section 6.1, figure 3)"

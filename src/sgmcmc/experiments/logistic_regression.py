@@ -11,13 +11,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.diagnostics import mixing
 from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, along_chains, panels
 from sgmcmc.experiments.rivals import nuts
 from sgmcmc.experiments.runs import set_up, standard_normal, start_chains
 from sgmcmc.experiments.settings import METHODS, TWINS, Method, lengths, setting, stepsize
 from sgmcmc.experiments.workbook import Workbook
 from sgmcmc.models import logistic_regression as model
+from sgmcmc.results.diagnostics import mixing
 
 NAME = "logistic-regression"
 TITLE = "Logistic regression on covertype (section 6.2, figure 4; section 5.1, figure 2)"

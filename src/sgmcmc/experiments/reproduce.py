@@ -19,7 +19,7 @@ from sgmcmc.experiments import report
 from sgmcmc.experiments.experiment import load
 from sgmcmc.experiments.settings import SETTINGS, told
 from sgmcmc.experiments.workbook import Workbook, write_atomically
-from sgmcmc.pictures import save_png
+from sgmcmc.results.pictures import save_png
 
 
 def check_data(names: Sequence[str], progress: bool) -> None:

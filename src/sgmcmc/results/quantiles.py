@@ -22,7 +22,7 @@ import numpy as np
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.types import PyTree
-from sgmcmc.summaries import Trace, check_function
+from sgmcmc.results.keeps import Trace, check_function
 
 BUFFERS = 8
 """Buffers of a sketch. At the same memory 8 give nearly the smallest bound for 10⁶ to 10⁸ draws, 4 or 20 a larger one."""

@@ -15,8 +15,7 @@ from sgmcmc.algorithms.gradients.whitened import centre_of
 from sgmcmc.core.errors import InputError, SgmcmcWarning
 from sgmcmc.core.trees import children, labels, leaf_names
 from sgmcmc.core.types import PyTree, State
-from sgmcmc.decisions import Decisions
-from sgmcmc.diagnostics import (
+from sgmcmc.results.diagnostics import (
     QUANTILES,
     Pairs,
     autocorrelation_time,
@@ -26,15 +25,29 @@ from sgmcmc.diagnostics import (
     weighted_mean_sd,
     weighted_quantiles,
 )
-from sgmcmc.health import UNSEEN, Finding, Health, variances
-from sgmcmc.health import centre as centre_findings
-from sgmcmc.health import mixing as mixing_findings
-from sgmcmc.inflation import Inflation, parameter_inflation
-from sgmcmc.stein import SteinDiscrepancy, stein_discrepancy, zero_variance_mean
+from sgmcmc.results.inflation import Inflation, parameter_inflation
+from sgmcmc.results.stein import SteinDiscrepancy, stein_discrepancy, zero_variance_mean
+from sgmcmc.results.words import UNSEEN, Decisions, Finding, Health, variances
+from sgmcmc.results.words import centre as centre_findings
+from sgmcmc.results.words import mixing as mixing_findings
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sgmcmc.algorithms.gradients.whitened import WhitenedState
+from sgmcmc.core.trees import join
+from sgmcmc.core.types import PyTree, State
+from sgmcmc.results.diagnostics import Pairs, flat_draws
+from sgmcmc.results.keeps import Keep, Trace, paired_numbers
+from sgmcmc.results.words import Decisions
 
 LONGEST_SUMMARY = 200
 """Numbers a summary describes unless told otherwise."""
@@ -227,7 +240,7 @@ class Result(Mapping[str, Any]):
             names: the parameters to draw; None draws them all.
             max_rows: draw at most so many numbers; 12 when left out, or 30 intervals.
         """
-        from sgmcmc.pictures import overview, traces_and_densities
+        from sgmcmc.results.pictures import overview, traces_and_densities
 
         draws = dict(self._named_draws())
         unknown = [name for name in names or [] if name not in draws]
@@ -277,3 +290,86 @@ class Result(Mapping[str, Any]):
             raise InputError("this result has no draws: the run ended in its burn-in")
         chained = [leaf if self.chained else leaf[None] for leaf in leaves]
         return list(zip(leaf_names(self.draws), chained, strict=True))
+
+
+ALONE, PAIRS = "kept", "pairs of the diagnostics"
+"""The names of a keep object that came without one, and of the one that `diagnose` adds."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a result has beside what was kept.
+
+    Attributes:
+        settings: what the run was told.
+        chained: whether there is a chain axis.
+        keep: what the user asked to keep: `"draws"`, `"one"` object or objects by `"name"`.
+        trace: the name of the object that kept the draws, if any.
+        pair_names: of the numbers whose gradients were kept beside them.
+        decisions: what was decided for the user.
+    """
+
+    settings: dict[str, Any]
+    chained: bool
+    keep: str
+    trace: str | None
+    pair_names: tuple[str, ...] = ()
+    decisions: Decisions = field(default_factory=Decisions)
+
+    def packed(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {
+            "settings": {name: _plain(value) for name, value in self.settings.items()},
+            "chained": self.chained,
+            "keep": self.keep,
+            "trace": self.trace,
+            "pair_names": list(self.pair_names),
+            "decisions": self.decisions,
+        }
+
+    @classmethod
+    def unpacked(cls, packed: Mapping[str, Any]) -> Record:
+        """From a checkpoint."""
+        return cls(**{**packed, "pair_names": tuple(packed["pair_names"])})
+
+
+def assemble(record: Record, state: State, values: Mapping[str, Any], weights: np.ndarray | None = None) -> Result:
+    """The result: `values` are what the keep objects returned, by name."""
+    named = {name: value for name, value in values.items() if name != PAIRS}
+    kept: Any = {} if record.keep == "draws" else named[ALONE] if record.keep == "one" else named
+    draws = None if record.trace is None else values[record.trace]
+    pairs = make_pairs(values[PAIRS], state, list(record.pair_names), record.chained) if PAIRS in values else None
+    settings, decisions = record.settings, record.decisions
+    return Result(draws, kept, state, settings, weights, record.chained, pairs, decisions)
+
+
+def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> Pairs:
+    """Positions and gradients as the diagnostics take them: chain, draw, number."""
+    whitening = state.estimator.whitening if isinstance(state.estimator, WhitenedState) else None
+    factor = origin = None
+    if whitening is not None:
+        origin = join(whitening.origin)
+        some = paired_numbers(len(origin))
+        factor = np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some]
+        origin = origin[some]
+    return Pairs(flat_draws(pairs["position"], chained), flat_draws(pairs["gradient"], chained), names, factor, origin)
+
+
+def trace_of(keeps: Mapping[str, Keep]) -> str | None:
+    """The name of the first object that keeps the parameters themselves."""
+    return next((name for name, keep in keeps.items() if _keeps_draws(name, keep)), None)
+
+
+def _keeps_draws(name: str, keep: Keep) -> bool:
+    return name != PAIRS and isinstance(keep, Trace) and keep.function is None
+
+
+def _plain(value: Any) -> Any:
+    """A setting as a file can hold it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inside) for name, inside in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inside) for inside in value]
+    if value is None or isinstance(value, bool | int | float | str | np.ndarray | np.generic):
+        return value
+    return np.asarray(value) if hasattr(value, "__array__") else str(value)
