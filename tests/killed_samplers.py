@@ -22,7 +22,7 @@ import numpy as np
 
 import sgmcmc
 from forked import started
-from sgmcmc import saving
+from sgmcmc.checkpoints import saving
 
 saving.SAVE_SECONDS = 0.02
 N, D = 4000, 8

@@ -16,7 +16,6 @@ from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel
 from sgmcmc.core.progress import Bar
-from sgmcmc.passes import full_gradient
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.schedules import step_schedule
 from sgmcmc.results.keeps import Trace
@@ -29,7 +28,8 @@ from sgmcmc.rows.importance import (
     make_importance_rows,
     mixed,
 )
-from sgmcmc.run import Loop
+from sgmcmc.run.loop import Loop
+from sgmcmc.run.passes import full_gradient
 
 FALSE_ALARM = 1e-4
 RNG = np.random.default_rng(8)

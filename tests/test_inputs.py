@@ -101,7 +101,7 @@ def test_refused(case, monkeypatch):
     def compiling(*_args, **_kwargs):
         raise AssertionError("compiled before refusing")
 
-    monkeypatch.setattr(sgmcmc.sampler.Sampler, "init", compiling)
+    monkeypatch.setattr(sgmcmc.run.sampler.Sampler, "init", compiling)
     changes, message = BAD[case]
     with pytest.raises(sgmcmc.InputError, match=message):
         call(**changes)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import sgmcmc
-import sgmcmc.run
-from sgmcmc.spread import make_spread
+import sgmcmc.run.loop
+from sgmcmc.run.spread import make_spread
 
 rng = np.random.default_rng(3)
 data = {"x": rng.normal(1.0, 1.0, (1000, 2)).astype(np.float32)}
@@ -28,11 +28,11 @@ def log_lik(params, batch):
 
 
 def on_one_device(function):
-    sgmcmc.run.make_spread = lambda chains, strata: None if strata == 0 else make_spread(chains, strata)
+    sgmcmc.run.loop.make_spread = lambda chains, strata: None if strata == 0 else make_spread(chains, strata)
     try:
         return function()
     finally:
-        sgmcmc.run.make_spread = make_spread
+        sgmcmc.run.loop.make_spread = make_spread
 
 
 def kept(rows, chains):
@@ -79,7 +79,7 @@ def main(file):
 
 def strata():
     """A location model has no gradient noise under control variates: strata or not, the chain is that of the full gradient."""
-    halves, found = sgmcmc.hosts.stratum(data, devices=2), {}
+    halves, found = sgmcmc.run.hosts.stratum(data, devices=2), {}
     for place, dataset in (("one", data), ("two", halves)):
         sampler = sgmcmc.sgldcv_setup(log_lik, dataset, start, 1e-4, minibatch_size=100, progress=False)
         state = sampler.init(seed=1, n_chains=2, progress=False)

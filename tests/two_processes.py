@@ -21,8 +21,8 @@ if process != "alone":
     jax.distributed.initialize(f"localhost:{port}", 2, int(process))
 
 import sgmcmc  # noqa: E402 (JAX must know of the other process before anything runs)
-from sgmcmc import saving  # noqa: E402
-from sgmcmc.passes import full_gradient  # noqa: E402
+from sgmcmc.checkpoints import saving  # noqa: E402
+from sgmcmc.run.passes import full_gradient  # noqa: E402
 
 N, D, SHARE = 3000, 3, 0.3
 rng = np.random.default_rng(1)
@@ -46,7 +46,7 @@ def my_part():
     cut = int(SHARE * N)
     part = {"0": slice(0, cut), "1": slice(cut, N)}.get(process, slice(None))
     rows = {name: column[part] for name, column in data.items()}
-    return rows if process == "alone" else sgmcmc.hosts.stratum(rows)
+    return rows if process == "alone" else sgmcmc.run.hosts.stratum(rows)
 
 
 def sample():
@@ -61,7 +61,7 @@ def sample():
     point = {"beta": jnp.full(D, 0.25)}
     found["gradient"] = full_gradient(sampler.posterior, point, sampler.source.arrays)["beta"]
     found["mode"] = sampler.init(seed=2 if process == "0" else None, progress=False).params["beta"]  # process 0's seed counts
-    found["word"] = np.frombuffer(sgmcmc.hosts.from_first(f"from {process}".encode()), np.uint8)
+    found["word"] = np.frombuffer(sgmcmc.run.hosts.from_first(f"from {process}".encode()), np.uint8)
     np.savez(file, **{name: np.asarray(value) for name, value in found.items()})
 
 
@@ -70,7 +70,7 @@ def refusal():
     rows = {name: column.copy() for name, column in data.items()}
     rows["X"][7] = np.nan if process == "1" else 0.0
     try:
-        part = rows if process == "alone" else sgmcmc.hosts.stratum(rows)
+        part = rows if process == "alone" else sgmcmc.run.hosts.stratum(rows)
         sgmcmc.sgld_setup(log_lik, part, start, 1e-3, minibatch_size=100, progress=False)
     except sgmcmc.InputError as error:
         return str(error)

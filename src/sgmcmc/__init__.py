@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from sgmcmc.auto import sample
+from sgmcmc.checkpoints.loading import load
 from sgmcmc.composition import RunOptions, SetupOptions
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.core.types import Batch, State
 from sgmcmc.datasets import get_dataset, train_test_split
-from sgmcmc.loading import load
 from sgmcmc.results.keeps import Expectation, Moments, Trace
 from sgmcmc.results.quantiles import Quantiles
 from sgmcmc.results.result import Result
-from sgmcmc.sampler import Sampler
+from sgmcmc.run.sampler import Sampler
 from sgmcmc.samplers import (
     sghmc,
     sghmc_setup,

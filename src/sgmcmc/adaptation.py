@@ -21,7 +21,6 @@ from sgmcmc.core.trees import size, split, tree_map
 from sgmcmc.core.types import State
 from sgmcmc.curvature import dense_whitening
 from sgmcmc.design import NOISE, Design, control_variates, plain_gradients
-from sgmcmc.passes import full_gradient
 from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
@@ -32,8 +31,9 @@ from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, Trace, paired_numbers
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.table import Table
-from sgmcmc.sampler import Prepared, Sampler
-from sgmcmc.standing import Outcome
+from sgmcmc.run.loop import Outcome
+from sgmcmc.run.passes import full_gradient
+from sgmcmc.run.sampler import Prepared, Sampler
 from sgmcmc.survey import Survey
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100

@@ -26,13 +26,12 @@ from sgmcmc.centering import LARGEST_DENSE
 from sgmcmc.centre import PaperOptimiser
 from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.checkpoints.folder import RunFolder
+from sgmcmc.checkpoints.saving import check_keeps
 from sgmcmc.core.checks import as_key, check_choice, check_count
 from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.hosts import together
-from sgmcmc.passes import look_over
 from sgmcmc.preparation import own_whitening, prepared_in
 from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
 from sgmcmc.problem.schedules import per_parameter, step_schedule
@@ -43,10 +42,11 @@ from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.sources import Source, check_minibatch, make_source, usual_rows
 from sgmcmc.rows.strata import axis_of, is_spread, make_stratum_source
 from sgmcmc.rows.table import Stratum, Table, check_dataset, physical_memory
-from sgmcmc.run_checks import check_run, check_run_numbers, keep_texts, named_keeps
-from sgmcmc.sampler import Prepared, Sampler
-from sgmcmc.saving import check_keeps
-from sgmcmc.shared_folder import SharedFolder, open_folder
+from sgmcmc.run.hosts import together
+from sgmcmc.run.passes import look_over
+from sgmcmc.run.request import check_run, check_run_numbers, keep_texts, named_keeps
+from sgmcmc.run.sampler import Prepared, Sampler
+from sgmcmc.run.shared_folder import SharedFolder, open_folder
 
 
 class SetupOptions(TypedDict, total=False):

@@ -26,7 +26,6 @@ from sgmcmc.core.progress import Progress
 from sgmcmc.core.trees import flat, size, split, tree_map
 from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.curvature import dense_whitening
-from sgmcmc.passes import compiled, full_sum
 from sgmcmc.pilot import Choice, Pilot, posterior_points
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
@@ -36,6 +35,7 @@ from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.pool import Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample, usual_rows
 from sgmcmc.rows.table import Table
+from sgmcmc.run.passes import compiled, full_sum
 
 packable(Pool)
 

@@ -29,10 +29,10 @@ from sgmcmc.centering import (
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import join, size
 from sgmcmc.core.types import PyTree
-from sgmcmc.passes import compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
+from sgmcmc.run.passes import compiled, full_sum
 
 TOLERANCE = 0.05
 """Converged: the centre is within √0.05 = 0.22 posterior standard deviations per parameter, root mean square."""

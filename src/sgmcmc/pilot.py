@@ -17,13 +17,13 @@ import numpy as np
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import flat, split, tree_map
 from sgmcmc.core.types import Rows
-from sgmcmc.passes import all_rows
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.rows.importance import Importance, mixed
 from sgmcmc.rows.pool import draw_pool
 from sgmcmc.rows.sources import Source, gather_all
 from sgmcmc.rows.table import Table
+from sgmcmc.run.passes import all_rows
 
 FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000
 """Points at which the rows are scored: as many as so many rows in all allow."""

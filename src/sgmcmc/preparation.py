@@ -28,7 +28,7 @@ from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.table import Table
-from sgmcmc.shared_folder import SharedFolder
+from sgmcmc.run.shared_folder import SharedFolder
 from sgmcmc.survey import Survey, take_survey
 
 SEED = 0

@@ -8,7 +8,7 @@ from sgmcmc.algorithms.dynamics.langevin import Langevin
 from sgmcmc.composition import RunOptions, SetupOptions, hamiltonian, nose_hoover, run_whole, set_up
 from sgmcmc.core.types import Dataset, LogLik, PyTree
 from sgmcmc.results.result import Result
-from sgmcmc.sampler import Sampler
+from sgmcmc.run.sampler import Sampler
 
 
 def sgld(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **options: Unpack[RunOptions]) -> Result:

@@ -24,11 +24,11 @@ from sgmcmc.curvature import (
     with_floor,
 )
 from sgmcmc.mode import TOLERANCE, find_mode, keeps_climbing
-from sgmcmc.passes import compiled, full_gradient, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
+from sgmcmc.run.passes import compiled, full_gradient, full_sum
 
 
 @packable

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from sgmcmc.composition import RunOptions, SetupOptions, run_whole, set_up, underdamped
 from sgmcmc.core.types import Dataset, LogLik, PyTree
 from sgmcmc.results.result import Result
-from sgmcmc.sampler import Sampler
+from sgmcmc.run.sampler import Sampler
 
 
 def baoa(

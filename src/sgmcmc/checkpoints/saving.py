@@ -11,11 +11,11 @@ import numpy as np
 
 from sgmcmc.checkpoints.drawfiles import DrawFile
 from sgmcmc.checkpoints.folder import RunFolder
+from sgmcmc.checkpoints.places import Standing
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.types import PyTree
 from sgmcmc.results.keeps import Keep, Trace
-from sgmcmc.shared_folder import Follower, SharedFolder
-from sgmcmc.standing import Standing
+from sgmcmc.run.shared_folder import Follower, SharedFolder
 
 SAVE_SECONDS = 2.0
 """Between two checkpoints: what a run that is killed loses at most, and much more than a checkpoint takes."""

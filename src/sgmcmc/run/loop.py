@@ -16,19 +16,39 @@ from jax.sharding import PartitionSpec as P
 
 from sgmcmc.algorithms.gradients.minibatch import log_posterior
 from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel, row_keys, step_noise
+from sgmcmc.checkpoints.places import Saver, Standing
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import all_finite, size, split, tree_map, where
 from sgmcmc.core.types import Batch, PyTree, State
-from sgmcmc.hosts import waiting_for_peers
-from sgmcmc.pace import Pace
-from sgmcmc.prefetch import Ahead
 from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source, on_device
 from sgmcmc.rows.strata import StratumRows
-from sgmcmc.signals import stoppable
-from sgmcmc.spread import CHAINS, Spread, make_spread, specs_along_chains, state_specs, strata_of
-from sgmcmc.standing import Outcome, Saver, Standing
+from sgmcmc.run.chunks import Ahead, Pace, stoppable
+from sgmcmc.run.hosts import waiting_for_peers
+from sgmcmc.run.spread import CHAINS, Spread, make_spread, specs_along_chains, state_specs, strata_of
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How far a run came and what it kept."""
+
+    state: State
+    values: tuple[Any, ...]
+    stored: int
+    failed_at: State | None
+    interrupted: bool
+    finite: bool
+    error: SgmcmcError | None = None
+
+    def whole(self) -> Outcome:
+        """Itself, unless something other than a chain ended the run early: then that."""
+        if self.error is not None:
+            raise self.error
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
+
 
 LARGEST_CHUNK = 2000
 CHUNK_BYTES = 32 << 20

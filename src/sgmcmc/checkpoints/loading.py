@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sgmcmc.checkpoints.reading import Reading, read
+from sgmcmc.checkpoints.saving import WEIGHTS
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.results.result import Record, Result, assemble
-from sgmcmc.saving import WEIGHTS
 
 
 def load(path: str | Path) -> Result:

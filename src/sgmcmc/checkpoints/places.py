@@ -5,30 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.types import PyTree, State
 from sgmcmc.results.keeps import Keep, seen_by
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How far a run came and what it kept."""
-
-    state: State
-    values: tuple[Any, ...]
-    stored: int
-    failed_at: State | None
-    interrupted: bool
-    finite: bool
-    error: SgmcmcError | None = None
-
-    def whole(self) -> Outcome:
-        """Itself, unless something other than a chain ended the run early: then that."""
-        if self.error is not None:
-            raise self.error
-        if self.interrupted:
-            raise KeyboardInterrupt
-        return self
 
 
 @dataclass

@@ -21,25 +21,25 @@ from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel, Motion, normals
 from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
+from sgmcmc.checkpoints.places import Saver, Standing
+from sgmcmc.checkpoints.saving import FolderSaver
 from sgmcmc.core.checks import as_key, check_count, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, SgmcmcWarning
 from sgmcmc.core.progress import Bar, Progress, check_progress
 from sgmcmc.core.trees import leaf_names, number_names, size, tree_map
 from sgmcmc.core.types import Batch, PyTree, State
-from sgmcmc.failures import divergence, first_not_finite, with_result
-from sgmcmc.hosts import from_first
-from sgmcmc.passes import full_log_likelihood
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.results.keeps import Keep, PairTrace, Trace, paired_numbers
 from sgmcmc.results.result import PAIRS, Record, Result, assemble, trace_of
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import Source
 from sgmcmc.rows.strata import axis_of
-from sgmcmc.run import Loop, n_chains
-from sgmcmc.run_checks import check_run, keep_texts, named_keeps
-from sgmcmc.saving import FolderSaver
-from sgmcmc.shared_folder import SharedFolder, open_folder
-from sgmcmc.standing import Saver, Standing
+from sgmcmc.run.failures import divergence, first_not_finite, with_result
+from sgmcmc.run.hosts import from_first
+from sgmcmc.run.loop import Loop, n_chains
+from sgmcmc.run.passes import full_log_likelihood
+from sgmcmc.run.request import check_run, keep_texts, named_keeps
+from sgmcmc.run.shared_folder import SharedFolder, open_folder
 
 SCATTER_CHAIN = 2**31 - 2
 """The chain number whose random numbers move chains apart: no real chain has it."""

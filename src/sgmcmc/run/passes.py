@@ -16,11 +16,11 @@ import numpy as np
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree, Rows
-from sgmcmc.hosts import sum_over_processes
-from sgmcmc.prefetch import ahead
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks
 from sgmcmc.rows.table import Stratum, Table, as_table, check_block
+from sgmcmc.run.chunks import ahead
+from sgmcmc.run.hosts import sum_over_processes
 
 BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""

@@ -22,7 +22,7 @@ from sgmcmc.checkpoints.reading import Checkpoint, draws_path
 from sgmcmc.core.errors import SgmcmcError, SgmcmcWarning
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree
-from sgmcmc.hosts import exchange, from_first, together
+from sgmcmc.run.hosts import exchange, from_first, together
 
 
 def open_folder(

@@ -1,0 +1,1 @@
+"""Driving: the compiled loop, devices, processes, and the `Sampler` that a user holds."""
