@@ -84,7 +84,7 @@ def survey_gradients(stages: Stages, passes: int, n_rows: int) -> int:
 
 def pilot_gradients(stages: Stages) -> int:
     """Of the row weights, at 16 points and the centre, and of the noise: measured for every design and every trial."""
-    from sgmcmc.pilot import MOST_POINTS, NOISE_POINTS, NOISE_ROWS
+    from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, NOISE_ROWS
 
     noise = 2 * stages.bars["row weights"] * NOISE_ROWS * (NOISE_POINTS + 1)
     return (MOST_POINTS + 1) * stages.work["row weights"] + noise
@@ -94,7 +94,7 @@ def surveyed(rows: dict[str, np.ndarray], stages: Stages) -> Any:
     """The mode and the curvature there."""
     from sgmcmc.composition import check_problem
     from sgmcmc.models import logistic_regression as model
-    from sgmcmc.survey import take_survey
+    from sgmcmc.tune.survey import take_survey
 
     posterior, arrays, position = check_problem(model.log_lik, rows, start(), model.log_prior, None)
     return take_survey(posterior, arrays, position, 1, stages)

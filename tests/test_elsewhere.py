@@ -8,11 +8,11 @@ import pytest
 import scipy.stats
 
 import sgmcmc
-from sgmcmc import pilot
 from sgmcmc.rows import sources, table
 from sgmcmc.rows.pool import UNIFORM_SHARE, draw_pool
 from sgmcmc.rows.table import check_dataset
 from sgmcmc.run import passes
+from sgmcmc.tune import pilot
 
 N, D = 5000, 3
 

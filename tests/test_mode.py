@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.centering import Metric, QuasiNewton, without_kinks
+from sgmcmc.tune.mode import Metric, QuasiNewton, without_kinks
 
 
 def logistic_data(N, beta, scales=1.0):

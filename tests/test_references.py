@@ -17,7 +17,7 @@ from sgmcmc.core.trees import join
 from sgmcmc.datasets import FOLDER_SETTING, folders
 from sgmcmc.datasets.catalogue import COVERTYPE_UCI
 from sgmcmc.models import logistic_regression
-from sgmcmc.survey import take_survey
+from sgmcmc.tune.survey import take_survey
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "references"))
 from estimates import FOLDER, Estimate, estimated, exact, load

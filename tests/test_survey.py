@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc import curvature
 from sgmcmc.composition import check_problem
 from sgmcmc.core.progress import Bar
-from sgmcmc.curvature import is_indefinite, open_direction, whitening_of, with_floor
-from sgmcmc.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
 from sgmcmc.rows.importance import Importance, mixed
-from sgmcmc.survey import curvature_at, take_survey
+from sgmcmc.tune import survey as curvature
+from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
+from sgmcmc.tune.survey import curvature_at, is_indefinite, open_direction, take_survey, whitening_of, with_floor
 
 RNG = np.random.default_rng(3)
 

@@ -14,9 +14,9 @@ from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
 from sgmcmc.core.trees import flat
 from sgmcmc.core.types import Batch
-from sgmcmc.curvature import dense_whitening, whitening_of
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.problem.whitening import Whitening, whitened
+from sgmcmc.tune.survey import dense_whitening, whitening_of
 
 RNG = np.random.default_rng(5)
 N = 300

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from sgmcmc.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.composition import check_problem, identify
 from sgmcmc.core.checks import as_key, check_count, draw_seed
@@ -26,7 +25,8 @@ from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.result import Result
 from sgmcmc.rows.strata import is_spread
 from sgmcmc.rows.table import Table
-from sgmcmc.survey import take_survey
+from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
+from sgmcmc.tune.survey import take_survey
 
 DRAWS_PER_TIME = 8
 """Draws stored per autocorrelation time, the longest of all numbers: more would add little to the shorter ones."""

@@ -22,8 +22,6 @@ from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.whitened import Whitened
 from sgmcmc.algorithms.kernel import Dynamics, Kernel
-from sgmcmc.centering import LARGEST_DENSE
-from sgmcmc.centre import PaperOptimiser
 from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.saving import check_keeps
@@ -32,7 +30,6 @@ from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
 from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.preparation import own_whitening, prepared_in
 from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
 from sgmcmc.problem.schedules import per_parameter, step_schedule
 from sgmcmc.results.keeps import Keep
@@ -47,6 +44,9 @@ from sgmcmc.run.passes import look_over
 from sgmcmc.run.request import check_run, check_run_numbers, keep_texts, named_keeps
 from sgmcmc.run.sampler import Prepared, Sampler
 from sgmcmc.run.shared_folder import SharedFolder, open_folder
+from sgmcmc.tune.mode import LARGEST_DENSE
+from sgmcmc.tune.preparation import own_whitening, prepared_in
+from sgmcmc.tune.starts import PaperOptimiser
 
 
 class SetupOptions(TypedDict, total=False):

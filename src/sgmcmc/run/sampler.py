@@ -18,7 +18,6 @@ import numpy as np
 from sgmcmc.algorithms.gradients.minibatch import log_posterior
 from sgmcmc.algorithms.gradients.whitened import centre_of
 from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel, Motion, normals
-from sgmcmc.centre import PaperOptimiser, find_centre
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.places import Saver, Standing
@@ -40,6 +39,7 @@ from sgmcmc.run.loop import Loop, n_chains
 from sgmcmc.run.passes import full_log_likelihood
 from sgmcmc.run.request import check_run, keep_texts, named_keeps
 from sgmcmc.run.shared_folder import SharedFolder, open_folder
+from sgmcmc.tune.starts import PaperOptimiser, find_centre
 
 SCATTER_CHAIN = 2**31 - 2
 """The chain number whose random numbers move chains apart: no real chain has it."""

@@ -13,15 +13,11 @@ import numpy as np
 from sgmcmc.algorithms.gradients.whitened import WhitenedState, whitened_centre
 from sgmcmc.algorithms.kernel import Dynamics
 from sgmcmc.algorithms.laws import Directions, added_by_step, directions, inflation, largest_step, representative
-from sgmcmc.centre import warn_of_distance
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import join, size, tree_map
 from sgmcmc.core.types import PyTree
-from sgmcmc.curvature import dense_whitening
-from sgmcmc.design import FEWEST_ROWS, largest_curvature
-from sgmcmc.pilot import Pilot, posterior_points
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import per_parameter
 from sgmcmc.problem.whitening import Whitening
@@ -29,7 +25,10 @@ from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.table import Table
 from sgmcmc.run.shared_folder import SharedFolder
-from sgmcmc.survey import Survey, take_survey
+from sgmcmc.tune.design import FEWEST_ROWS, largest_curvature
+from sgmcmc.tune.pilot import Pilot, posterior_points
+from sgmcmc.tune.starts import warn_of_distance
+from sgmcmc.tune.survey import Survey, dense_whitening, take_survey
 
 SEED = 0
 """Of the subsamples of a survey at set-up, so that it depends on model and data alone."""

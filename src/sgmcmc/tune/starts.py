@@ -16,7 +16,6 @@ from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.core.errors import SgmcmcError, SgmcmcWarning
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.types import Batch, PyTree, State
-from sgmcmc.mode import find_mode
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.rows.sources import Source
@@ -24,6 +23,7 @@ from sgmcmc.rows.strata import axis_of
 from sgmcmc.rows.table import as_table
 from sgmcmc.run.loop import Loop
 from sgmcmc.run.passes import full_gradient
+from sgmcmc.tune.mode import find_mode
 
 SEARCH_CHAIN = 2**31 - 1
 """The chain number whose random numbers serve the search: no real chain has it."""

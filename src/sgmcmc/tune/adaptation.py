@@ -19,9 +19,6 @@ from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import size, split, tree_map
 from sgmcmc.core.types import State
-from sgmcmc.curvature import dense_whitening
-from sgmcmc.design import NOISE, Design, control_variates, plain_gradients
-from sgmcmc.pilot import FEW_POINTS, NOISE_POINTS, Pilot
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening
@@ -34,7 +31,9 @@ from sgmcmc.rows.table import Table
 from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import full_gradient
 from sgmcmc.run.sampler import Prepared, Sampler
-from sgmcmc.survey import Survey
+from sgmcmc.tune.design import NOISE, Design, control_variates, plain_gradients
+from sgmcmc.tune.pilot import FEW_POINTS, NOISE_POINTS, Pilot
+from sgmcmc.tune.survey import Survey, dense_whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
 PLAIN_WARM_UP = 2500

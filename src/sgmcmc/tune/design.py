@@ -25,8 +25,6 @@ from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.progress import Progress
 from sgmcmc.core.trees import flat, size, split, tree_map
 from sgmcmc.core.types import PyTree, Rows
-from sgmcmc.curvature import dense_whitening
-from sgmcmc.pilot import Choice, Pilot, posterior_points
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening, whitened
@@ -36,6 +34,8 @@ from sgmcmc.rows.pool import Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample, usual_rows
 from sgmcmc.rows.table import Table
 from sgmcmc.run.passes import compiled, full_sum
+from sgmcmc.tune.pilot import Choice, Pilot, posterior_points
+from sgmcmc.tune.survey import dense_whitening
 
 packable(Pool)
 

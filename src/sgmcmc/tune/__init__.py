@@ -1,0 +1,1 @@
+"""Everything that is searched or measured before sampling."""
