@@ -92,8 +92,8 @@ def pilot_gradients(stages: Stages) -> int:
 
 def surveyed(rows: dict[str, np.ndarray], stages: Stages) -> Any:
     """The mode and the curvature there."""
-    from sgmcmc.composition import check_problem
     from sgmcmc.models import logistic_regression as model
+    from sgmcmc.samplers.composing import check_problem
     from sgmcmc.tune.survey import take_survey
 
     posterior, arrays, position = check_problem(model.log_lik, rows, start(), model.log_prior, None)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.composition import check_problem
 from sgmcmc.core.trees import join
 from sgmcmc.datasets import FOLDER_SETTING, folders
 from sgmcmc.datasets.catalogue import COVERTYPE_UCI
 from sgmcmc.models import logistic_regression
+from sgmcmc.samplers.composing import check_problem
 from sgmcmc.tune.survey import take_survey
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "references"))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.composition import check_problem
 from sgmcmc.core.progress import Bar
 from sgmcmc.rows.importance import Importance, mixed
+from sgmcmc.samplers.composing import check_problem
 from sgmcmc.tune import survey as curvature
 from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
 from sgmcmc.tune.survey import curvature_at, is_indefinite, open_direction, take_survey, whitening_of, with_floor

@@ -9,9 +9,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-from sgmcmc.auto import sample
 from sgmcmc.checkpoints.loading import load
-from sgmcmc.composition import RunOptions, SetupOptions
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.core.types import Batch, State
 from sgmcmc.datasets import get_dataset, train_test_split
@@ -19,7 +17,7 @@ from sgmcmc.results.keeps import Expectation, Moments, Trace
 from sgmcmc.results.quantiles import Quantiles
 from sgmcmc.results.result import Result
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.samplers import (
+from sgmcmc.samplers.article import (
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -33,7 +31,9 @@ from sgmcmc.samplers import (
     sgnhtcv,
     sgnhtcv_setup,
 )
-from sgmcmc.underdamped import baoa, baoa_setup, baoacv, baoacv_setup
+from sgmcmc.samplers.composing import RunOptions, SetupOptions
+from sgmcmc.samplers.sample import sample
+from sgmcmc.samplers.underdamped import baoa, baoa_setup, baoacv, baoacv_setup
 
 if TYPE_CHECKING:
     from numpyro import distributions

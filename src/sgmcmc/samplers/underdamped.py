@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from sgmcmc.composition import RunOptions, SetupOptions, run_whole, set_up, underdamped
 from sgmcmc.core.types import Dataset, LogLik, PyTree
 from sgmcmc.results.result import Result
 from sgmcmc.run.sampler import Sampler
+from sgmcmc.samplers.composing import RunOptions, SetupOptions, run_whole, set_up, underdamped
 
 
 def baoa(

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.composition import check_problem, identify
 from sgmcmc.core.checks import as_key, check_count, draw_seed
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcWarning
 from sgmcmc.core.progress import Progress, check_progress
@@ -25,6 +24,7 @@ from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.result import Result
 from sgmcmc.rows.strata import is_spread
 from sgmcmc.rows.table import Table
+from sgmcmc.samplers.composing import check_problem, identify
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
 from sgmcmc.tune.survey import take_survey
 

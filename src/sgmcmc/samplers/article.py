@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from sgmcmc.algorithms.dynamics.langevin import Langevin
-from sgmcmc.composition import RunOptions, SetupOptions, hamiltonian, nose_hoover, run_whole, set_up
 from sgmcmc.core.types import Dataset, LogLik, PyTree
 from sgmcmc.results.result import Result
 from sgmcmc.run.sampler import Sampler
+from sgmcmc.samplers.composing import RunOptions, SetupOptions, hamiltonian, nose_hoover, run_whole, set_up
 
 
 def sgld(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **options: Unpack[RunOptions]) -> Result:

@@ -1,0 +1,1 @@
+"""The named samplers, how they are composed, and `sample`."""
