@@ -10,8 +10,8 @@ import numpy as np
 
 import sgmcmc
 from problem import MINIBATCH, Dataset
-from sgmcmc.datasets import FOLDER_SETTING
-from sgmcmc.datasets.catalogue import MNIST
+from sgmcmc.data.datasets import FOLDER_SETTING
+from sgmcmc.data.datasets.catalogue import MNIST
 from sgmcmc.models import neural_network as model
 
 REAL, RANDOM = "real MNIST", "random data of MNIST's shape"

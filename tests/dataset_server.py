@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.datasets import FOLDER_SETTING, download, folders, locks, parse, transfer
-from sgmcmc.datasets.catalogue import CATALOGUE, DataFile, Entry
+from sgmcmc.data.datasets import FOLDER_SETTING, download, folders, locks, parse, transfer
+from sgmcmc.data.datasets.catalogue import CATALOGUE, DataFile, Entry
 
 __all__ = ["folder", "home", "new_home", "offer", "own_world"]
 

@@ -12,8 +12,8 @@ import pytest
 import sgmcmc
 from dataset_server import *  # noqa: F403
 from dataset_server import NAME, PACKED, get, good, names
-from sgmcmc.datasets import FOLDER_SETTING, copies, folders
-from sgmcmc.datasets.catalogue import CATALOGUE
+from sgmcmc.data.datasets import FOLDER_SETTING, copies, folders
+from sgmcmc.data.datasets.catalogue import CATALOGUE
 
 
 @pytest.fixture

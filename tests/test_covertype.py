@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.datasets import FOLDER_SETTING, folders
-from sgmcmc.datasets.catalogue import COVERTYPE_UCI
+from sgmcmc.data.datasets import FOLDER_SETTING, folders
+from sgmcmc.data.datasets.catalogue import COVERTYPE_UCI
 
 needs_covertype = pytest.mark.skipif(
     not (Path(os.environ.get(FOLDER_SETTING) or "nowhere") / COVERTYPE_UCI.name).is_file(),

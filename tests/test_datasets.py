@@ -15,8 +15,8 @@ import pytest
 import sgmcmc
 from dataset_server import *  # noqa: F403
 from dataset_server import CONTENT, NAME, NOWHERE, PACKED, data_file, get, good, names
-from sgmcmc.datasets import FOLDER_SETTING, folders, parse
-from sgmcmc.datasets.catalogue import CATALOGUE, COVERTYPE_LIBSVM, COVERTYPE_UCI, MNIST, DataFile, Entry
+from sgmcmc.data.datasets import FOLDER_SETTING, folders, parse
+from sgmcmc.data.datasets.catalogue import CATALOGUE, COVERTYPE_LIBSVM, COVERTYPE_UCI, MNIST, DataFile, Entry
 
 REAL_FOLDER = Path(os.environ.get(FOLDER_SETTING) or "nowhere")
 

@@ -16,8 +16,8 @@ import pytest
 import sgmcmc
 from dataset_server import *  # noqa: F403
 from dataset_server import NAME, NOWHERE, PACKED, data_file, get, good, names
-from sgmcmc.datasets import download, folders, locks, transfer
-from sgmcmc.datasets.catalogue import CATALOGUE, Entry
+from sgmcmc.data.datasets import download, folders, locks, transfer
+from sgmcmc.data.datasets.catalogue import CATALOGUE, Entry
 
 PART = f"{NAME}.part"
 needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
@@ -172,8 +172,8 @@ def test_a_disk_that_refuses(folder, home, monkeypatch, number, refusing):
 CHILD = """
 import sys
 from pathlib import Path
-from sgmcmc.datasets.catalogue import DataFile
-from sgmcmc.datasets.download import download
+from sgmcmc.data.datasets.catalogue import DataFile
+from sgmcmc.data.datasets.download import download
 
 download(DataFile(sys.argv[1], sys.argv[2], (sys.argv[3],), lambda content: content), Path(sys.argv[4]), False)
 """

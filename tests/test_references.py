@@ -13,8 +13,8 @@ import pytest
 
 import sgmcmc
 from sgmcmc.core.trees import join
-from sgmcmc.datasets import FOLDER_SETTING, folders
-from sgmcmc.datasets.catalogue import COVERTYPE_UCI
+from sgmcmc.data.datasets import FOLDER_SETTING, folders
+from sgmcmc.data.datasets.catalogue import COVERTYPE_UCI
 from sgmcmc.models import logistic_regression
 from sgmcmc.samplers.composing import check_problem
 from sgmcmc.tune.survey import take_survey

@@ -16,8 +16,8 @@ import numpy as np
 
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Progress
+from sgmcmc.data.datasets.locks import wait_for_lock
 from sgmcmc.data.layout import Layout
-from sgmcmc.datasets.locks import wait_for_lock
 from sgmcmc.rows.header import row_file, size
 
 Rows: TypeAlias = dict[str, np.ndarray]

@@ -14,7 +14,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from sgmcmc.datasets import get_dataset
+from sgmcmc.data.datasets import get_dataset
 from sgmcmc.experiments import report
 from sgmcmc.experiments.experiment import load
 from sgmcmc.experiments.settings import SETTINGS, told

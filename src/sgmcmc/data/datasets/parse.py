@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.datasets.contents import DamagedError
+from sgmcmc.data.datasets.contents import DamagedError
 
 COVERTYPE_WIDTHS = np.array([1999, 360, 66, 1397, 774, 7117, 254, 254, 254, 7173] + [1] * 44)
 """Largest minus smallest whole number in each column as UCI has it."""

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Progress
-from sgmcmc.datasets.catalogue import DataFile
-from sgmcmc.datasets.contents import DamagedError, unpack
-from sgmcmc.datasets.folders import FOLDER_SETTING
-from sgmcmc.datasets.locks import alone
-from sgmcmc.datasets.transfer import BrokenOffError, FailedError, size, transfer
+from sgmcmc.data.datasets.catalogue import DataFile
+from sgmcmc.data.datasets.contents import DamagedError, unpack
+from sgmcmc.data.datasets.folders import FOLDER_SETTING
+from sgmcmc.data.datasets.locks import alone
+from sgmcmc.data.datasets.transfer import BrokenOffError, FailedError, size, transfer
 
 TRIES = 4
 """Of one home, when the transfer breaks off."""

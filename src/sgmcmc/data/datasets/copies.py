@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sgmcmc.datasets.catalogue import DataFile
-from sgmcmc.datasets.contents import read
-from sgmcmc.datasets.folders import cache_folder
+from sgmcmc.data.datasets.catalogue import DataFile
+from sgmcmc.data.datasets.contents import read
+from sgmcmc.data.datasets.folders import cache_folder
 
 FORMAT = 1
 """Of the copies. A new number makes old ones be made again: raise it when a parser changes what it returns."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.datasets.parse import covertype_from_libsvm, covertype_from_uci, idx, mnist, only
+from sgmcmc.data.datasets.parse import covertype_from_libsvm, covertype_from_uci, idx, mnist, only
 
 
 @dataclass(frozen=True)

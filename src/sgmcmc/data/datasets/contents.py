@@ -14,7 +14,7 @@ import numpy as np
 from sgmcmc.core.errors import SgmcmcError
 
 if TYPE_CHECKING:
-    from sgmcmc.datasets.catalogue import DataFile
+    from sgmcmc.data.datasets.catalogue import DataFile
 
 UNPACKERS = {".gz": gzip.decompress, ".bz2": bz2.decompress}
 

@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.datasets.catalogue import DataFile
+from sgmcmc.data.datasets.catalogue import DataFile
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0
