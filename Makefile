@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
-	@echo "make reproduce the article's experiments, half an hour; the report goes to docs/reproduction"
+	@echo "make reproduce the article's experiments, half an hour; the report goes to docs/methods/reproduction"
 	@echo "make test      lint, types, tests"
 	@echo "make test-all  the same and the slow statistical checks"
 	@echo "make bench     speed and memory, side by side with a hand-written C loop"
@@ -28,7 +28,7 @@ demo: $(STAMP)
 
 reproduce: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[stan]'
-	$(BIN)/sgmcmc reproduce all --out docs/reproduction
+	$(BIN)/sgmcmc reproduce all --out docs/methods/reproduction
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

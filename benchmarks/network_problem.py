@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reproduction.models import neural_network as model
 
 import sgmcmc
 from problem import MINIBATCH, Dataset
 from sgmcmc.data.datasets import FOLDER_SETTING
 from sgmcmc.data.datasets.catalogue import MNIST
-from sgmcmc.models import neural_network as model
 
 REAL, RANDOM = "real MNIST", "random data of MNIST's shape"
 ROWS, PIXELS, CLASSES = 55_000, 784, 10

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import sgmcmc
-from sgmcmc.experiments.rivals import nuts, rival
-from sgmcmc.experiments.workbook import Figures, Workbook
+from reproduction.rivals import nuts, rival
+from reproduction.workbook import Figures, Workbook
 from sgmcmc.results.diagnostics import mixing
 
 MALA_STEPS = (0.01, 0.1, 1.0, 2.0, 4.0, 16.0)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 from matplotlib.figure import Figure
 
-from sgmcmc.experiments.workbook import Workbook
+from reproduction.workbook import Workbook
 
 
 class Experiment(Protocol):
@@ -30,4 +30,4 @@ class Experiment(Protocol):
 
 def load(name: str) -> Experiment:
     """The module of an experiment."""
-    return cast(Experiment, import_module(f"sgmcmc.experiments.{name.replace('-', '_')}"))
+    return cast(Experiment, import_module(f"reproduction.{name.replace('-', '_')}"))

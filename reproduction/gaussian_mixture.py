@@ -15,12 +15,12 @@ from matplotlib.lines import Line2D
 
 import sgmcmc
 from sgmcmc.core.types import LogPrior
-from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, density, levels_of_mass, panels
-from sgmcmc.experiments.rivals import nuts
-from sgmcmc.experiments.runs import set_up, standard_normal, start_chains, timed
-from sgmcmc.experiments.settings import METHODS, Method, lengths, setting, stepsize
-from sgmcmc.experiments.workbook import Workbook
-from sgmcmc.models import gaussian_mixture as model
+from reproduction.figures import PANEL_ORDER, STYLES, density, levels_of_mass, panels
+from reproduction.rivals import nuts
+from reproduction.runs import set_up, standard_normal, start_chains, timed
+from reproduction.settings import METHODS, Method, lengths, setting, stepsize
+from reproduction.workbook import Workbook
+from reproduction.models import gaussian_mixture as model
 from sgmcmc.results.diagnostics import mixing
 
 NAME = "gaussian-mixture"

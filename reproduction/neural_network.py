@@ -18,12 +18,12 @@ import sgmcmc
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import size
 from sgmcmc.core.types import State
-from sgmcmc.experiments.figures import PANEL_ORDER, STYLES, along_chains
-from sgmcmc.experiments.memory import forget_peak, peak_gigabytes
-from sgmcmc.experiments.runs import set_up
-from sgmcmc.experiments.settings import METHODS, Method, lengths, setting, stepsize
-from sgmcmc.experiments.workbook import Workbook
-from sgmcmc.models import neural_network as model
+from reproduction.figures import PANEL_ORDER, STYLES, along_chains
+from reproduction.memory import forget_peak, peak_gigabytes
+from reproduction.runs import set_up
+from reproduction.settings import METHODS, Method, lengths, setting, stepsize
+from reproduction.workbook import Workbook
+from reproduction.models import neural_network as model
 
 NAME = "neural-network"
 TITLE = "Bayesian neural network on MNIST (section 6.3, figure 5)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sgmcmc.experiments.claims import Claim, section_2, section_6_1, section_6_2, section_6_3
-from sgmcmc.experiments.experiment import load
+from reproduction.claims import Claim, section_2, section_6_1, section_6_2, section_6_3
+from reproduction.experiment import load
 
 CLAIMS = {
     "stan": section_2.claims,

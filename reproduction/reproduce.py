@@ -15,10 +15,10 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from sgmcmc.data.datasets import get_dataset
-from sgmcmc.experiments import report
-from sgmcmc.experiments.experiment import load
-from sgmcmc.experiments.settings import SETTINGS, told
-from sgmcmc.experiments.workbook import Workbook, write_atomically
+from reproduction import report
+from reproduction.experiment import load
+from reproduction.settings import SETTINGS, told
+from reproduction.workbook import Workbook, write_atomically
 from sgmcmc.results.pictures import save_png
 
 

@@ -91,7 +91,7 @@ class Nuts:
         return 0.0  # every run of NumPyro compiles: see sample
 
     def sample(self, x: np.ndarray, warm_up: int, draws: int, seed: int) -> Run:
-        from sgmcmc.models import normal_mean
+        from reproduction.models import normal_mean
 
         data = {"x": jnp.asarray(x, jnp.float32)}
         run = nuts(

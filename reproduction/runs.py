@@ -11,7 +11,7 @@ import numpy as np
 
 import sgmcmc
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree, State
-from sgmcmc.experiments.settings import Method, setting, stepsize
+from reproduction.settings import Method, setting, stepsize
 
 
 def set_up(

@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.experiments import background
-from sgmcmc.experiments.figures import STYLES, band, panels
-from sgmcmc.experiments.rivals import Nuts, Stan, rival
-from sgmcmc.experiments.settings import setting
-from sgmcmc.experiments.workbook import Workbook
-from sgmcmc.models import normal_mean
+from reproduction import background
+from reproduction.figures import STYLES, band, panels
+from reproduction.rivals import Nuts, Stan, rival
+from reproduction.settings import setting
+from reproduction.workbook import Workbook
+from reproduction.models import normal_mean
 
 NAME = "stan"
 TITLE = "Stan and sgldcv as the data grow (section 2, figure 1)"

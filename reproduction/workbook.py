@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.core.errors import SgmcmcWarning
-from sgmcmc.experiments.settings import told
+from reproduction.settings import told
 
 Figures = dict[str, np.ndarray]
 

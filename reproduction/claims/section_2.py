@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.experiments.background import CORRELATION, MALA_STEPS
-from sgmcmc.experiments.claims import Claim, judge
-from sgmcmc.experiments.stan import OURS, TUNING_STEPS, kl_of_normals
+from reproduction.background import CORRELATION, MALA_STEPS
+from reproduction.claims import Claim, judge
+from reproduction.stan import OURS, TUNING_STEPS, kl_of_normals
 
 
 def claims(numbers: dict[str, Any]) -> list[Claim]:

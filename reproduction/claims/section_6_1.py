@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.experiments.claims import Claim, differs, judge
-from sgmcmc.experiments.gaussian_mixture import NAME
-from sgmcmc.experiments.settings import METHODS, TWINS, stepsize
+from reproduction.claims import Claim, differs, judge
+from reproduction.gaussian_mixture import NAME
+from reproduction.settings import METHODS, TWINS, stepsize
 
 PLAIN, CV = [plain for plain, _ in TWINS], [twin for _, twin in TWINS]
 SIX = PLAIN + CV

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.experiments.claims import Claim, judge
-from sgmcmc.experiments.logistic_regression import CHANCE, late
-from sgmcmc.experiments.settings import TWINS
+from reproduction.claims import Claim, judge
+from reproduction.logistic_regression import CHANCE, late
+from reproduction.settings import TWINS
 
 PLAIN, CV = [plain for plain, _ in TWINS], [twin for _, twin in TWINS]
 SIX = PLAIN + CV

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.experiments.claims import Claim, judge
-from sgmcmc.experiments.neural_network import OTHER_STEPS, whole
-from sgmcmc.experiments.settings import TWINS
+from reproduction.claims import Claim, judge
+from reproduction.neural_network import OTHER_STEPS, whole
+from reproduction.settings import TWINS
 
 PLAIN, CV = [plain for plain, _ in TWINS], [twin for _, twin in TWINS]
 SIX = PLAIN + CV

@@ -85,7 +85,7 @@ def reproduce(experiment: str, quick: bool, out: Path, seed: int | None, quiet: 
       sgmcmc reproduce all --quick
       sgmcmc reproduce logistic-regression --out results --seed 7
     """
-    from sgmcmc.experiments.reproduce import check_data, reproduce_one
+    from reproduction.reproduce import check_data, reproduce_one
 
     names = EXPERIMENTS if experiment == "all" else (experiment,)
     check_data(names, progress=not quiet)
