@@ -12,7 +12,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llv
 import jax
 import pytest
 
-collect_ignore = ["two_processes.py"]  # a script that joins a job of several processes when it is imported
+collect_ignore = ["support"]  # no tests, and one of them joins a job of several processes when it is imported
 
 
 @pytest.fixture(scope="session", autouse=True)

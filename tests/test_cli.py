@@ -8,11 +8,11 @@ import subprocess
 import numpy as np
 import pytest
 from click.testing import CliRunner
-
 from dataset_server import *  # noqa: F403 (fixtures)
+from reproduction.settings import METHODS, SETTINGS
+
+from reproduction import gaussian_mixture
 from sgmcmc.cli import EXPERIMENTS, STOPPED, main
-from sgmcmc.experiments import gaussian_mixture
-from sgmcmc.experiments.settings import METHODS, SETTINGS
 
 
 def run(*arguments):
@@ -115,7 +115,7 @@ def test_all_runs_each_in_a_process_of_its_own_and_stops_with_the_first_that_fai
         return subprocess.CompletedProcess(command, next(codes))
 
     monkeypatch.setattr("sgmcmc.cli.subprocess.run", ended)
-    monkeypatch.setattr("sgmcmc.experiments.reproduce.check_data", lambda names, progress: None)
+    monkeypatch.setattr("reproduction.reproduce.check_data", lambda names, progress: None)
     assert run("reproduce", "all", "--quick", "--seed", 0, "--out", tmp_path).exit_code == STOPPED
     assert [command[1] for command in commands] == list(EXPERIMENTS[:2])
     assert commands[0][2:] == ["--out", str(tmp_path), "--quick", "--seed", "0"]

@@ -73,10 +73,10 @@ def test_shown_output_is_compared() -> None:
 
 @pytest.mark.parametrize("name", sgmcmc.__all__)
 def test_public_name_is_in_the_reference(name: str) -> None:
-    reference = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    reference = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     assert re.search(rf"^#+ .*`{re.escape(name)}`", reference, re.MULTILINE) or re.search(
         rf"^::: sgmcmc\.{re.escape(name)}$", reference, re.MULTILINE
-    ), f"docs/api.md has no entry for sgmcmc.{name}; add '::: sgmcmc.{name}'"
+    ), f"docs/reference/api.md has no entry for sgmcmc.{name}; add '::: sgmcmc.{name}'"
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import sgmcmc
 from chains import mean_and_variance
 from exact import additive, from_rows, stationary_moments
+
+import sgmcmc
 from sgmcmc.algorithms.dynamics.baoa import BAOA, noise_amplification
 from sgmcmc.algorithms.dynamics.langevin import Langevin
 

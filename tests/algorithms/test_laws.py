@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from exact import additive, from_rows, stationary_moments
+
 from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.algorithms.dynamics.langevin import Langevin
 from sgmcmc.algorithms.gradients.minibatch import Minibatch

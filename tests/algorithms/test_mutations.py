@@ -13,21 +13,21 @@ import pytest
 import sgmcmc
 
 SOURCE = Path(sgmcmc.__file__).parent
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 MUTATIONS = {
-    "SGLD noise with variance ε/2": ("dynamics.py", "x + e / 2 * g + jnp.sqrt(e) * z", "x + e / 2 * g + jnp.sqrt(e / 2) * z"),
-    "SGLD drift twice too large": ("dynamics.py", "x + e / 2 * g + jnp.sqrt(e) * z", "x + e * g + jnp.sqrt(e) * z"),
-    "friction noise of the paper": ("dynamics.py", "jnp.sqrt((1 - (1 - alpha) ** 2) * e) * z", "jnp.sqrt(2 * alpha * e) * z"),
-    "momentum with variance 1": ("dynamics.py", "lambda e, z: jnp.sqrt(e) * z", "lambda e, z: z"),
-    "weights forgotten": ("posterior.py", "return batch.weight * self.sum_of_rows", "return self.sum_of_rows"),
+    "SGLD noise with variance ε/2": ("algorithms/dynamics/langevin.py", "x + e / 2 * g + jnp.sqrt(e) * z", "x + e / 2 * g + jnp.sqrt(e / 2) * z"),
+    "SGLD drift twice too large": ("algorithms/dynamics/langevin.py", "x + e / 2 * g + jnp.sqrt(e) * z", "x + e * g + jnp.sqrt(e) * z"),
+    "friction noise of the paper": ("algorithms/dynamics/hamiltonian.py", "jnp.sqrt((1 - (1 - alpha) ** 2) * e) * z", "jnp.sqrt(2 * alpha * e) * z"),
+    "momentum with variance 1": ("algorithms/dynamics/momentum.py", "lambda e, z: jnp.sqrt(e) * z", "lambda e, z: z"),
+    "weights forgotten": ("problem/posterior.py", "return batch.weight * self.sum_of_rows", "return self.sum_of_rows"),
 }
 
 
 def run_law_tests(folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(folder)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(TESTS / "support")])}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull]
-    tests = [str(TESTS / "test_laws.py"), "--rootdir", str(folder)]
+    tests = [str(TESTS / "algorithms" / "test_laws.py"), "--rootdir", str(folder)]
     return subprocess.run([*command, *tests], env=environment, capture_output=True, text=True, check=False, cwd=folder)
 
 
@@ -51,5 +51,5 @@ def test_a_wrong_noise_scale_fails_the_suite(tmp_path, mistake):
 
 @pytest.mark.slow
 def test_the_unchanged_copy_passes(tmp_path):
-    result = run_law_tests(mutated(tmp_path, "dynamics.py", "jnp.sqrt(e)", "jnp.sqrt(e)"))
+    result = run_law_tests(mutated(tmp_path, "algorithms/dynamics/langevin.py", "jnp.sqrt(e)", "jnp.sqrt(e)"))
     assert result.returncode == 0, result.stdout

@@ -7,10 +7,10 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-
-import sgmcmc
 from chains import over_chains
 from exact import additive, stationary_moments
+
+import sgmcmc
 from sgmcmc.algorithms.dynamics.baoa import BAOA
 from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.algorithms.dynamics.langevin import Langevin

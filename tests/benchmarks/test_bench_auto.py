@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import auto_growth
 import auto_race
 from auto_fresh import Stages, middle
 
-STORED = Path(__file__).parents[1] / "docs" / "assets" / "auto.json"
+STORED = Path(__file__).parents[2] / "docs" / "assets" / "auto.json"
 
 
 @pytest.fixture(scope="module")

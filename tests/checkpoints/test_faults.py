@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from damage import flip, largest_file
 
 import sgmcmc
-from damage import flip, largest_file
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
 
 REFUSED = "InputError that says what differs; nothing is touched"

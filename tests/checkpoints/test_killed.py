@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("killed_samplers.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "killed_samplers.py"
 
 
 def ended_again_and_again(problem, signal, endings, place):

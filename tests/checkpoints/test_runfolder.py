@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
 from damage import flip, largest_file
+
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.checkpoints.drawfiles import DrawFile, Layout, read_draws
 from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays
@@ -490,7 +490,7 @@ def test_headers_hold_any_name():
 
 def test_kill_9_at_any_moment(tmp_path):
     """Fourteen kills, a reader all the while, and at the end the draws of the uninterrupted chain."""
-    script = Path(__file__).with_name("killed_runs.py")
+    script = Path(__file__).parents[1] / "support" / "killed_runs.py"
     done = subprocess.run([sys.executable, script, tmp_path / "run", "14"], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     told = dict(line.split(": ") for line in done.stdout.splitlines())

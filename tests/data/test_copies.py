@@ -8,10 +8,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-
-import sgmcmc
 from dataset_server import *  # noqa: F403
 from dataset_server import NAME, PACKED, get, good, names
+
+import sgmcmc
 from sgmcmc.data.datasets import FOLDER_SETTING, copies, folders
 from sgmcmc.data.datasets.catalogue import CATALOGUE
 

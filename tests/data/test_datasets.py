@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import sgmcmc
 from dataset_server import *  # noqa: F403
 from dataset_server import CONTENT, NAME, NOWHERE, PACKED, data_file, get, good, names
+
+import sgmcmc
 from sgmcmc.data.datasets import FOLDER_SETTING, folders, parse
 from sgmcmc.data.datasets.catalogue import CATALOGUE, COVERTYPE_LIBSVM, COVERTYPE_UCI, MNIST, DataFile, Entry
 

@@ -12,10 +12,10 @@ import threading
 import time
 
 import pytest
-
-import sgmcmc
 from dataset_server import *  # noqa: F403
 from dataset_server import NAME, NOWHERE, PACKED, data_file, get, good, names
+
+import sgmcmc
 from sgmcmc.data.datasets import download, folders, locks, transfer
 from sgmcmc.data.datasets.catalogue import CATALOGUE, Entry
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reproduction.figures import density, levels_of_mass
+from reproduction.rivals import Nuts
+from reproduction.settings import METHODS, SETTINGS, TWINS, lengths, paper, stepsize
+from reproduction.workbook import Workbook
 from scipy import stats
 
 import sgmcmc
-from sgmcmc.experiments import background, gaussian_mixture, logistic_regression, neural_network, stan
-from sgmcmc.experiments.figures import density, levels_of_mass
-from sgmcmc.experiments.rivals import Nuts
-from sgmcmc.experiments.settings import METHODS, SETTINGS, TWINS, lengths, paper, stepsize
-from sgmcmc.experiments.workbook import Workbook
+from reproduction import background, gaussian_mixture, logistic_regression, neural_network, stan
 
 METHOD = {method.label: method for method in METHODS}
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reproduction.claims import FAILS, HOLDS
+from reproduction.experiment import load
+from reproduction.report import CLAIMS, render
+from reproduction.settings import METHODS, SETTINGS, TWINS, told
 
-from sgmcmc.experiments.claims import FAILS, HOLDS
-from sgmcmc.experiments.experiment import load
-from sgmcmc.experiments.report import CLAIMS, render
-from sgmcmc.experiments.settings import METHODS, SETTINGS, TWINS, told
-
-FOLDER = Path(__file__).parents[1] / "docs" / "reproduction"
+FOLDER = Path(__file__).parents[2] / "docs" / "methods" / "reproduction"
 
 
 @pytest.fixture(scope="module")

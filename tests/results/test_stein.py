@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_inflation import CORRELATED, LIMIT, langevin
 
 from sgmcmc.core.errors import InputError
 from sgmcmc.results.stein import stein_discrepancy, stein_kernel, zero_variance_mean
-from test_inflation import CORRELATED, LIMIT, langevin
 
 
 def gaussian(variance, seed, noise=0.0, shape=(4, 250, 3)):

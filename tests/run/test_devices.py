@@ -22,7 +22,7 @@ from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.strata import STRATA, make_stratum_source
 from sgmcmc.rows.table import Stratum
 
-SCRIPT = Path(__file__).with_name("two_devices.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "two_devices.py"
 
 
 @pytest.fixture(scope="module")

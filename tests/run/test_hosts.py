@@ -16,7 +16,7 @@ import pytest
 
 import sgmcmc
 
-SCRIPT = Path(__file__).with_name("two_processes.py")
+SCRIPT = Path(__file__).parents[1] / "support" / "two_processes.py"
 SILENCE = 8
 """Seconds after which the watchdogs of tests that lose a peer give it up, instead of 45."""
 

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-
-import sgmcmc
 from chains import mean_and_variance
 from exact import from_rows, stationary_moments
+
+import sgmcmc
 from sgmcmc import constraints
 from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.algorithms.dynamics.langevin import Langevin

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reproduction.models import logistic_regression
 
 import sgmcmc
 from sgmcmc.core.trees import join
 from sgmcmc.data.datasets import FOLDER_SETTING, folders
 from sgmcmc.data.datasets.catalogue import COVERTYPE_UCI
-from sgmcmc.models import logistic_regression
 from sgmcmc.samplers.composing import check_problem
 from sgmcmc.tune.survey import take_survey
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "references"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "references"))
 from estimates import FOLDER, Estimate, estimated, exact, load
 from models import PROBLEMS, linear_posterior
 

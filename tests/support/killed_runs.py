@@ -14,8 +14,8 @@ import warnings
 
 import jax
 import numpy as np
-
 from forked import started
+
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.reading import read
 from sgmcmc.core.errors import SgmcmcError

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from forked import started
 
 import sgmcmc
-from forked import started
 from sgmcmc.checkpoints import saving
 
 saving.SAVE_SECONDS = 0.02
