@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import sgmcmc
-from sgmcmc.core.types import LogPrior
 from reproduction.figures import PANEL_ORDER, STYLES, density, levels_of_mass, panels
+from reproduction.models import gaussian_mixture as model
 from reproduction.rivals import nuts
 from reproduction.runs import set_up, standard_normal, start_chains, timed
 from reproduction.settings import METHODS, Method, lengths, setting, stepsize
 from reproduction.workbook import Workbook
-from reproduction.models import gaussian_mixture as model
+from sgmcmc.core.types import LogPrior
 from sgmcmc.results.diagnostics import mixing
 
 NAME = "gaussian-mixture"

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 
 import sgmcmc
 from reproduction.figures import PANEL_ORDER, STYLES, along_chains, panels
+from reproduction.models import logistic_regression as model
 from reproduction.rivals import nuts
 from reproduction.runs import set_up, standard_normal, start_chains
 from reproduction.settings import METHODS, TWINS, Method, lengths, setting, stepsize
 from reproduction.workbook import Workbook
-from reproduction.models import logistic_regression as model
 from sgmcmc.results.diagnostics import mixing
 
 NAME = "logistic-regression"

@@ -15,15 +15,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import size
-from sgmcmc.core.types import State
 from reproduction.figures import PANEL_ORDER, STYLES, along_chains
 from reproduction.memory import forget_peak, peak_gigabytes
+from reproduction.models import neural_network as model
 from reproduction.runs import set_up
 from reproduction.settings import METHODS, Method, lengths, setting, stepsize
 from reproduction.workbook import Workbook
-from reproduction.models import neural_network as model
+from sgmcmc.core.progress import Bar
+from sgmcmc.core.trees import size
+from sgmcmc.core.types import State
 
 NAME = "neural-network"
 TITLE = "Bayesian neural network on MNIST (section 6.3, figure 5)"

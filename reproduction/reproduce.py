@@ -14,11 +14,11 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from sgmcmc.data.datasets import get_dataset
 from reproduction import report
 from reproduction.experiment import load
 from reproduction.settings import SETTINGS, told
 from reproduction.workbook import Workbook, write_atomically
+from sgmcmc.data.datasets import get_dataset
 from sgmcmc.results.pictures import save_png
 
 

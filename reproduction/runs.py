@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 import sgmcmc
-from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree, State
 from reproduction.settings import Method, setting, stepsize
+from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree, State
 
 
 def set_up(

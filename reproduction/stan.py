@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 import sgmcmc
 from reproduction import background
 from reproduction.figures import STYLES, band, panels
+from reproduction.models import normal_mean
 from reproduction.rivals import Nuts, Stan, rival
 from reproduction.settings import setting
 from reproduction.workbook import Workbook
-from reproduction.models import normal_mean
 
 NAME = "stan"
 TITLE = "Stan and sgldcv as the data grow (section 2, figure 1)"

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.core.errors import SgmcmcWarning
 from reproduction.settings import told
+from sgmcmc.core.errors import SgmcmcWarning
 
 Figures = dict[str, np.ndarray]
 

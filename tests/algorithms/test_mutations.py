@@ -16,9 +16,21 @@ SOURCE = Path(sgmcmc.__file__).parent
 TESTS = Path(__file__).parents[1]
 
 MUTATIONS = {
-    "SGLD noise with variance ε/2": ("algorithms/dynamics/langevin.py", "x + e / 2 * g + jnp.sqrt(e) * z", "x + e / 2 * g + jnp.sqrt(e / 2) * z"),
-    "SGLD drift twice too large": ("algorithms/dynamics/langevin.py", "x + e / 2 * g + jnp.sqrt(e) * z", "x + e * g + jnp.sqrt(e) * z"),
-    "friction noise of the paper": ("algorithms/dynamics/hamiltonian.py", "jnp.sqrt((1 - (1 - alpha) ** 2) * e) * z", "jnp.sqrt(2 * alpha * e) * z"),
+    "SGLD noise with variance ε/2": (
+        "algorithms/dynamics/langevin.py",
+        "x + e / 2 * g + jnp.sqrt(e) * z",
+        "x + e / 2 * g + jnp.sqrt(e / 2) * z",
+    ),
+    "SGLD drift twice too large": (
+        "algorithms/dynamics/langevin.py",
+        "x + e / 2 * g + jnp.sqrt(e) * z",
+        "x + e * g + jnp.sqrt(e) * z",
+    ),
+    "friction noise of the paper": (
+        "algorithms/dynamics/hamiltonian.py",
+        "jnp.sqrt((1 - (1 - alpha) ** 2) * e) * z",
+        "jnp.sqrt(2 * alpha * e) * z",
+    ),
     "momentum with variance 1": ("algorithms/dynamics/momentum.py", "lambda e, z: jnp.sqrt(e) * z", "lambda e, z: z"),
     "weights forgotten": ("problem/posterior.py", "return batch.weight * self.sum_of_rows", "return self.sum_of_rows"),
 }

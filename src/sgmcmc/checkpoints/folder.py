@@ -16,7 +16,6 @@ there: that costs one link per checkpoint, and the loss of the only state would 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +45,7 @@ from sgmcmc.checkpoints.reading import (
     seed_of,
 )
 from sgmcmc.core.checks import as_key, draw_seed, seed_number
-from sgmcmc.core.errors import InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import sync_folder
 from sgmcmc.core.types import PyTree
 
@@ -123,7 +122,7 @@ class RunFolder:
         except FileNotFoundError:
             pass
         except DamagedFileError as error:
-            warnings.warn(f"{error}; it is computed again", SgmcmcWarning, stacklevel=2)
+            warn(f"{error}; it is computed again")
         spec, arrays = pack(compute(), *likes)
         with self._writing(path):
             write_arrays(path, spec, arrays)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 from sgmcmc.checkpoints.drawfiles import read_draws, whole_draws
 from sgmcmc.checkpoints.durable import DamagedFileError, read_arrays, read_json
 from sgmcmc.checkpoints.packing import unpack
-from sgmcmc.core.errors import InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import replacing
 from sgmcmc.core.types import PyTree
 
@@ -110,7 +109,7 @@ def last_recorded(folder: Path, repair: bool = False) -> tuple[dict[str, Any], l
             continue
         if troubles:
             made = max(spec["n_draws"].values(), default=0)
-            warnings.warn(f"{troubles[0]}; going back to the checkpoint before, of {made:,} draws", SgmcmcWarning, stacklevel=4)
+            warn(f"{troubles[0]}; going back to the checkpoint before, of {made:,} draws")
         if troubles and repair:
             os.replace(folder / STATE, folder / DAMAGED)
             with replacing(folder / STATE) as file:

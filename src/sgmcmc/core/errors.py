@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,6 +82,27 @@ class SgmcmcWarning(UserWarning):
     >>> warnings.simplefilter("error", sgmcmc.SgmcmcWarning)  # be strict
     >>> warnings.simplefilter("default", sgmcmc.SgmcmcWarning)
     """
+
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def warn(message: str) -> None:
+    """Warn of something at the user's own line: the one from which the library was entered."""
+    frame = _users_frame(sys._getframe(1))
+    where, names = frame.f_code.co_filename, frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, SgmcmcWarning, where, frame.f_lineno, names.get("__name__"), registry)
+
+
+def _users_frame(frame: FrameType) -> FrameType:
+    """What called the outermost of our functions; in a thread of our own nobody did, and that function itself counts."""
+    outermost, above = frame, frame.f_back
+    while above is not None:
+        if above.f_code.co_filename.startswith(PACKAGE):
+            outermost = above
+        above = above.f_back
+    return outermost.f_back or outermost
 
 
 def describe(value: Any) -> str:

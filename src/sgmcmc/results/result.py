@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import jax
 import numpy as np
 
 from sgmcmc.algorithms.gradients.whitened import centre_of
-from sgmcmc.core.errors import InputError, SgmcmcWarning
+from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.trees import children, labels, leaf_names
 from sgmcmc.core.types import PyTree, State
 from sgmcmc.results.diagnostics import (
@@ -36,18 +35,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.trees import join
-from sgmcmc.core.types import PyTree, State
-from sgmcmc.results.diagnostics import Pairs, flat_draws
+from sgmcmc.results.diagnostics import flat_draws
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
-from sgmcmc.results.words import Decisions
 
 LONGEST_SUMMARY = 200
 """Numbers a summary describes unless told otherwise."""
@@ -125,7 +116,7 @@ class Result(Mapping[str, Any]):
 
         total = sum(math.prod(draws.shape[2:]) for _, draws in self._named_draws())
         if total > max_rows:
-            warnings.warn(f"summary shows {max_rows} of {total} numbers; raise max_rows to see all", SgmcmcWarning, stacklevel=2)
+            warn(f"summary shows {max_rows} of {total} numbers; raise max_rows to see all")
         columns = ["mean", "sd", "mcse", *(f"{q:.0%}" for q in QUANTILES), "ess", "r_hat"]
         rows, left = {}, max_rows
         for name, draws in self._named_draws():

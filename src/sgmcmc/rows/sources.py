@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
@@ -20,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
+from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import Batch, PyTree, Rows
 from sgmcmc.rows.gathering import lend, take_first_distinct, take_rows
@@ -441,10 +440,8 @@ def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
         )
     size = max(1, round(float(minibatch_size) * n_rows))
     if size > LARGE_PROPORTION:
-        warnings.warn(
+        warn(
             f"minibatch_size={minibatch_size} of {n_rows} rows is {size} rows for every step; "
-            "a count such as minibatch_size=1000 is usually enough",
-            SgmcmcWarning,
-            stacklevel=2,
+            "a count such as minibatch_size=1000 is usually enough"
         )
     return size

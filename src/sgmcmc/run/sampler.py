@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,7 +22,7 @@ from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.places import Saver, Standing
 from sgmcmc.checkpoints.saving import FolderSaver
 from sgmcmc.core.checks import as_key, check_count, draw_seed, seed_number
-from sgmcmc.core.errors import InputError, SgmcmcWarning
+from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.progress import Bar, Progress, check_progress
 from sgmcmc.core.trees import leaf_names, number_names, size, tree_map
 from sgmcmc.core.types import Batch, PyTree, State
@@ -224,17 +223,13 @@ class Sampler:
         draw_weights = None if weigh is None else weigh(0, outcome.stored * thin // stride)
         result = assemble(record(outcome.state), outcome.state, values, draw_weights)
         if not outcome.finite and outcome.failed_at is None:
-            warnings.warn(
+            warn(
                 "the log posterior was not finite at some of the chain's positions: a limit written as -inf has no gradient to "
-                "keep the chain inside; use constraints for it",
-                SgmcmcWarning,
-                stacklevel=3,
+                "keep the chain inside; use constraints for it"
             )
         if outcome.interrupted:
             further = "" if folder is None else f"; the same call goes on from there, {folder.path}"
-            warnings.warn(
-                f"interrupted: the result holds the {outcome.stored} draws made so far{further}", SgmcmcWarning, stacklevel=3
-            )
+            warn(f"interrupted: the result holds the {outcome.stored} draws made so far{further}")
         if outcome.error is not None:
             raise with_result(outcome.error, result)
         self._raise_if_diverged(outcome.failed_at, result)
@@ -393,11 +388,9 @@ class Sampler:
     def _warn_of_early_draws(self, stored_from: int) -> None:
         warmup = getattr(self.kernel.dynamics, "warmup", 0)
         if stored_from < warmup:
-            warnings.warn(
+            warn(
                 f"the first {warmup - stored_from} stored draws come from the {warmup} iterations in which the noise estimate is "
-                f"still learnt; burn_in={warmup} leaves them out",
-                SgmcmcWarning,
-                stacklevel=3,
+                f"still learnt; burn_in={warmup} leaves them out"
             )
 
     def _warn_of_noise(self, state: State) -> None:
@@ -408,11 +401,9 @@ class Sampler:
         shares = tree_map(jnp.max, self.kernel.dynamics.noise_share(motion, eps))
         for name, share in zip(leaf_names(shares), jax.tree.leaves(shares), strict=True):
             if share > 0.9:
-                warnings.warn(
+                warn(
                     f"the minibatch noise in {name!r} makes up {share:.0%} of what the friction removes, too much for the noise "
-                    "estimate to correct; raise alpha or minibatch_size, lower stepsize, or use control variates",
-                    SgmcmcWarning,
-                    stacklevel=3,
+                    "estimate to correct; raise alpha or minibatch_size, lower stepsize, or use control variates"
                 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from sgmcmc.checkpoints.drawfiles import DrawFile, read_draws, whole_draws
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.packing import pack, unpack
 from sgmcmc.checkpoints.reading import Checkpoint, draws_path
-from sgmcmc.core.errors import SgmcmcError, SgmcmcWarning
+from sgmcmc.core.errors import SgmcmcError, warn
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree
 from sgmcmc.run.hosts import exchange, from_first, together
@@ -130,7 +129,7 @@ class Follower:
         except (OSError, SgmcmcError):
             pass
         if self.filled:
-            warnings.warn(f"the draws are with process 0: {self.path} cannot be seen from here", SgmcmcWarning, stacklevel=2)
+            warn(f"the draws are with process 0: {self.path} cannot be seen from here")
         axis = self._axis
         return tree_map(lambda x: np.empty((*x.shape[:axis], 0, *x.shape[axis:]), x.dtype), self._like)
 

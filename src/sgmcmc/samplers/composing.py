@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.saving import check_keeps
 from sgmcmc.core.checks import as_key, check_choice, check_count
-from sgmcmc.core.errors import InputError, SgmcmcWarning, describe
+from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
@@ -298,11 +297,9 @@ def _rows(wanted: Any, table: Table, name: str, centred: bool) -> tuple[str, Dec
         )
     rows = usual_rows(table) if wanted is None else wanted
     if rows == "window" and not table.in_memory and not table.shuffled:
-        warnings.warn(
+        warn(
             "windows are taken from rows that were not shuffled: where neighbours are alike, as in sorted data, gradients are "
-            "much noisier. sgmcmc.data.convert shuffles the rows once",
-            SgmcmcWarning,
-            stacklevel=4,
+            "much noisier. sgmcmc.data.convert shuffles the rows once"
         )
     if wanted is not None or table.in_memory:
         return rows, Decisions()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ import numpy as np
 
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.core.checks import as_key, check_count, draw_seed
-from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcWarning
+from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size, tree_map
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
@@ -215,4 +214,4 @@ def _warn(result: Result) -> None:
         return
     health = result.health()
     if not health.ok:
-        warnings.warn(f"{health.findings[0]} See health() for all checks.", SgmcmcWarning, stacklevel=3)
+        warn(f"{health.findings[0]} See health() for all checks.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import jax
@@ -13,7 +12,7 @@ from sgmcmc.algorithms.dynamics.langevin import Ascent
 from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.kernel import Kernel
-from sgmcmc.core.errors import SgmcmcError, SgmcmcWarning
+from sgmcmc.core.errors import SgmcmcError, warn
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.problem.posterior import Posterior
@@ -57,12 +56,10 @@ def find_centre(
 
 def warn_of_distance(distance: float) -> None:
     """A centre that is far from the mode costs noise, and scales taken there may not fit."""
-    warnings.warn(
+    warn(
         f"the search for the centre of the control variates stopped at a mean squared distance of {distance:.3g} "
         "posterior variances from the mode (goal 0.05). Estimates stay unbiased but are noisier: start params nearer "
-        "the mode, scale the data, or give opt_stepsize to search as the paper does",
-        SgmcmcWarning,
-        stacklevel=5,
+        "the mode, scale the data, or give opt_stepsize to search as the paper does"
     )
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from sgmcmc.core.trees import flat, split, tree_map
 from sgmcmc.core.types import Batch, PyTree
+from sgmcmc.algorithms.kernel import Estimator
 from sgmcmc.problem.posterior import Posterior
 
 
