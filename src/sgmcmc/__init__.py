@@ -2,13 +2,15 @@
 
 You write a log likelihood and a log prior; `sample` draws from the posterior with nothing to tune. `sgld`, `sghmc`, `sgnht`,
 `baoa` and their control variate versions `sgldcv`, `sghmccv`, `sgnhtcv`, `baoacv` are yours to tune, and each has a `*_setup`
-twin for working step by step.
+twin for working step by step. `sampler_setup` takes dynamics and gradient estimators of `sgmcmc.algorithms`, or your own.
 """
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
+from sgmcmc import algorithms, data
 from sgmcmc.checkpoints.loading import load
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.core.types import Batch, State
@@ -16,6 +18,7 @@ from sgmcmc.data.datasets import get_dataset, train_test_split
 from sgmcmc.results.keeps import Expectation, Moments, Trace
 from sgmcmc.results.quantiles import Quantiles
 from sgmcmc.results.result import Result
+from sgmcmc.run import hosts
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.samplers.article import (
     sghmc,
@@ -31,13 +34,15 @@ from sgmcmc.samplers.article import (
     sgnhtcv,
     sgnhtcv_setup,
 )
-from sgmcmc.samplers.composing import RunOptions, SetupOptions
+from sgmcmc.samplers.composing import RunOptions, SetupOptions, sampler_setup
 from sgmcmc.samplers.sample import sample
 from sgmcmc.samplers.underdamped import baoa, baoa_setup, baoacv, baoacv_setup
 
 if TYPE_CHECKING:
     from numpyro import distributions
     from numpyro.distributions import constraints
+
+    from sgmcmc import testing
 
 __version__ = _version("sgmcmc")
 
@@ -56,6 +61,7 @@ __all__ = [
     "SgmcmcWarning",
     "State",
     "Trace",
+    "algorithms",
     "baoa",
     "baoa_setup",
     "baoacv",
@@ -67,6 +73,7 @@ __all__ = [
     "hosts",
     "load",
     "sample",
+    "sampler_setup",
     "sghmc",
     "sghmc_setup",
     "sghmccv",
@@ -79,12 +86,13 @@ __all__ = [
     "sgnht_setup",
     "sgnhtcv",
     "sgnhtcv_setup",
+    "testing",
     "train_test_split",
 ]
 
 
 def __getattr__(name: str) -> _Any:
-    """NumPyro's distributions and constraints, imported when first asked for: they take a second."""
+    """What is imported when first asked for: NumPyro takes a second, and few need the battery of tests."""
     if name == "distributions":
         from numpyro import distributions
 
@@ -93,6 +101,8 @@ def __getattr__(name: str) -> _Any:
         from numpyro.distributions import constraints
 
         return constraints
+    if name == "testing":
+        return _import_module("sgmcmc.testing")
     raise AttributeError(f"module 'sgmcmc' has no attribute {name!r}")
 
 

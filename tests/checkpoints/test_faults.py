@@ -691,7 +691,7 @@ def _(case):
 class Last:
     """A keep object of the user's, with a store that cannot be written down."""
 
-    def begin(self, params, chained):
+    def begin(self):
         return ()
 
     def open(self, carry, params, capacity, chained):
@@ -710,7 +710,7 @@ class Last:
 
         return Store()
 
-    def finish(self, params, carry, store, chained):
+    def finish(self, carry, store):
         return store.piece
 
 

@@ -119,7 +119,7 @@ def test_one_object_alone():
 
 def test_own_keep_objects_need_only_the_protocol():
     class Last:
-        def begin(self, params, chained):
+        def begin(self):
             return jnp.zeros(2)
 
         def open(self, carry, params, capacity, chained):
@@ -134,7 +134,7 @@ def test_own_keep_objects_need_only_the_protocol():
         def store(self, params, total, chained):
             return None
 
-        def finish(self, params, carry, store, chained):
+        def finish(self, carry, store):
             return np.asarray(carry)
 
     out = run({"last": Last(), "draws": sgmcmc.Trace()})

@@ -1,1 +1,36 @@
-"""The mathematics, pure: dynamics, gradient estimators, what one iteration is, and the laws that follow."""
+"""The mathematics, pure: dynamics, gradient estimators, what one iteration is, and the laws that follow.
+
+Public, for composing (`sgmcmc.sampler_setup`) and for extension: subclass `Dynamics` or `Estimator`, and put what you wrote
+through `sgmcmc.testing.check_sampler`.
+"""
+
+from sgmcmc.algorithms.dynamics.baoa import BAOA
+from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.algorithms.dynamics.langevin import Langevin
+from sgmcmc.algorithms.dynamics.momentum import momentum, rescale_momentum
+from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.gradients.saga import SAGA
+from sgmcmc.algorithms.kernel import Dynamics, Estimator, Motion, Passes
+from sgmcmc.problem.posterior import Posterior
+
+__all__ = [
+    "BAOA",
+    "SAGA",
+    "Centre",
+    "ControlVariate",
+    "Dynamics",
+    "Estimator",
+    "Langevin",
+    "Minibatch",
+    "Motion",
+    "NoseHoover",
+    "PaperHamiltonian",
+    "Passes",
+    "PersistentHamiltonian",
+    "Posterior",
+    "SymmetricHamiltonian",
+    "momentum",
+    "rescale_momentum",
+]

@@ -1,15 +1,18 @@
-"""What one iteration is: dynamics × estimator on fresh minibatches, with random numbers addressed by the iteration."""
+"""What one iteration is: dynamics × estimator on fresh minibatches, with random numbers addressed by the iteration.
+
+`Dynamics` and `Estimator` are what to write for a sampler of your own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 
-from sgmcmc.core.trees import size, split, tree_map
+from sgmcmc.core.trees import pick, size, split, tree_map
 from sgmcmc.core.types import Batch, PyTree, State
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
@@ -26,17 +29,35 @@ class Motion:
 
 
 class Dynamics:
-    """What an update is. `eps` is a tree of step sizes like the position.
+    """What a chain does with a gradient and some noise: the base of all updates. They see neither data nor model.
+
+    An iteration is `refresh` (where momenta are drawn anew), then `leaps` times: `move` to the next position, a gradient
+    estimate there on a fresh minibatch, `settle`. Every motion carries the gradient at its own position. Noise arrives as
+    standard normals shaped like the position: one tree per leap, given to `move` and to `settle`, of which each dynamics
+    uses it in one; and one more for `refresh` where `refreshes` is true. `eps` is a tree of step sizes like the position.
 
     As it stands: one leap, nothing drawn anew, nothing carried, and the new gradient simply taken over.
     """
 
     refreshes: ClassVar[bool] = False
+    thermostat: ClassVar[str | None] = None
+    """The name of what it carries that grows until the mean kinetic energy is ε, if anything does."""
+
+    warmup: int = 0
+    """Iterations in which it learns the noise from an estimator's own `variance`; with 0 it needs none."""
 
     @property
     def leaps(self) -> int:
         """Leaps, and so gradients, per iteration."""
         return 1
+
+    def fitted(self, position: PyTree) -> Self:
+        """Itself with its constants for what moves: one for each leaf of `position`, refused where they do not fit."""
+        return self
+
+    def on_unit_ball(self) -> Self:
+        """Itself for a posterior whose precision is known to be 1 in every direction, as after whitening."""
+        return self
 
     def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
         """What is carried besides position and gradient, at the beginning."""
@@ -59,40 +80,64 @@ class Dynamics:
         return tree_map(jnp.zeros_like, eps)
 
 
-class Estimator(Protocol):
-    """What a gradient estimator is."""
+class Passes(Protocol):
+    """What an estimator may ask of the whole dataset when it begins. Functions are given a block of rows as last argument."""
 
-    @property
-    def posterior(self) -> Posterior: ...
-
-    @property
-    def centred(self) -> bool:
-        """Whether its state holds a `Centre`."""
+    def sum(self, function: Callable[..., PyTree], *arguments: Any) -> PyTree:
+        """The sum over all rows."""
         ...
 
-    @property
-    def axis(self) -> str | None:
-        """The mesh axis over which likelihood terms are summed; None where one device sees the whole minibatch."""
+    def each(self, function: Callable[..., PyTree], *arguments: Any) -> PyTree:
+        """What `function` returns for every row, rows on the first axis, in the order of the dataset."""
         ...
 
-    def posterior_at(self, est_state: Any) -> Posterior:
+
+class Estimator:
+    """How the gradient of the log posterior is estimated from a minibatch: the base of all estimators. They see no noise.
+
+    Where the rows are in strata, each device sees its own: what rows contribute is to be summed by `posterior.over_strata`.
+
+    As it stands: nothing is carried from step to step.
+    """
+
+    centred: ClassVar[bool] = False
+    """Whether its state is a `Centre`."""
+
+    per_chain: ClassVar[bool] = False
+    """Whether its state changes as a chain goes on, so that every chain has one of its own."""
+
+    knows_rows: ClassVar[bool] = False
+    """Whether it must be told which rows a minibatch has: then `batch.index` are distinct rows of the whole dataset."""
+
+    @property
+    def chain_axes(self) -> PyTree:
+        """Where the chains are in its state, for `jax.vmap`."""
+        return 0 if self.per_chain else None
+
+    def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> PyTree:
+        """What a chain that starts at `position` carries: a tree of arrays."""
+        return ()
+
+    def posterior_at(self, posterior: Posterior, state: Any) -> Posterior:
         """The posterior as a function of what moves."""
-        ...
+        return posterior
 
-    def estimate(self, position: PyTree, batch: Batch, est_state: Any) -> tuple[PyTree, PyTree, dict[str, Any]]: ...
+    def estimate(
+        self, posterior: Posterior, position: PyTree, batch: Batch, state: Any
+    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+        """The gradient, the next state, and what is known of the estimate's noise: its `"variance"`, or nothing."""
+        raise NotImplementedError
 
 
 ROWS, NOISE, START = 0, 1, 2
 """What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning."""
-
-CHAIN_AXES = State(step=None, key=0, params=0, position=0, gradient=0, auxiliary=0, estimator=None, seed=None)  # pyright: ignore[reportArgumentType]: axes, not arrays
-"""Which leaves of a state have one entry per chain, for `jax.vmap`."""
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A sampler without its data: how gradients are estimated and what the chain does with them."""
 
+    posterior: Posterior
     estimator: Estimator
     dynamics: Dynamics
     schedule: Schedule
@@ -102,6 +147,16 @@ class Kernel:
         """Trees of normals that an iteration uses."""
         return self.dynamics.leaps + self.dynamics.refreshes
 
+    @property
+    def chain_axes(self) -> State:
+        """Which leaves of a state have one entry per chain, for `jax.vmap`."""
+        axes: Any = {"step": None, "seed": None, "estimator": self.estimator.chain_axes}
+        return State(key=0, params=0, position=0, gradient=0, auxiliary=0, **axes)  # pyright: ignore[reportArgumentType]: axes
+
+    def posterior_at(self, state: State) -> Posterior:
+        """The posterior as a function of what moves."""
+        return self.estimator.posterior_at(self.posterior, state.estimator)
+
     def start(self, key: jax.Array, seed: jax.Array, position: PyTree, batch: Batch, est_state: PyTree) -> State:
         """The state before the first iteration."""
         eps = self.schedule.at(1, position)
@@ -110,7 +165,7 @@ class Kernel:
 
     def place(self, state: State, batch: Batch) -> State:
         """A state whose position was moved: its parameters, and its gradient evaluated there."""
-        gradient, est_state, _ = self.estimator.estimate(state.position, batch, state.estimator)
+        gradient, est_state, _ = self.estimator.estimate(self.posterior, state.position, batch, state.estimator)
         return self._moved(state, state.step, Motion(state.position, gradient, state.auxiliary), est_state)
 
     def step(self, state: State, batch_of: Callable[[Any], Batch], noise: PyTree) -> State:
@@ -119,23 +174,27 @@ class Kernel:
         eps = self.schedule.at(t, state.position)
         before = self.schedule.at(jnp.maximum(t - 1, 1), state.position)
         motion = Motion(state.position, state.gradient, state.auxiliary)
-        fresh = _pick(noise, dynamics.leaps) if dynamics.refreshes else None
+        fresh = pick(noise, dynamics.leaps) if dynamics.refreshes else None
         if dynamics.refreshes or self.schedule.varies:
             motion = dynamics.refresh(motion, eps, before, fresh)
 
         def leap(number: Any, carry: tuple[Motion, PyTree]) -> tuple[Motion, PyTree]:
             motion, est_state = carry
-            z = _pick(noise, number)
+            z = pick(noise, number)
             motion = dynamics.move(motion, eps, z)
-            gradient, est_state, stats = self.estimator.estimate(motion.position, batch_of(number), est_state)
+            gradient, est_state, stats = self.estimator.estimate(self.posterior, motion.position, batch_of(number), est_state)
             return dynamics.settle(motion, gradient, stats, eps, z, t), est_state
 
         carry = (motion, state.estimator)
         carry = leap(0, carry) if dynamics.leaps == 1 else jax.lax.fori_loop(0, dynamics.leaps, leap, carry)
         return self._moved(state, t, *carry)
 
+    def log_posterior(self, state: State, batch: Batch) -> jax.Array:
+        """The estimate from one minibatch of the log posterior where a chain is."""
+        return self.posterior_at(state).log_posterior(state.position, batch)
+
     def _moved(self, state: State, step: jax.Array, motion: Motion, est_state: PyTree) -> State:
-        params = self.estimator.posterior_at(est_state).transform.to_params(motion.position)
+        params = self.estimator.posterior_at(self.posterior, est_state).transform.to_params(motion.position)
         return State(step, state.key, params, motion.position, motion.gradient, motion.auxiliary, est_state, state.seed)
 
 
@@ -158,7 +217,3 @@ def normals(key: jax.Array, front: tuple[int, ...], like: PyTree) -> PyTree:
     """Standard normals shaped like a tree."""
     dtype = jnp.result_type(*jax.tree.leaves(like))
     return split(jax.random.normal(key, (*front, size(like)), dtype), like)
-
-
-def _pick(tree: PyTree, number: Any) -> PyTree:
-    return tree_map(lambda x: x[number], tree)

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
 from sgmcmc.algorithms.kernel import Dynamics, Motion
 
 DOUBLINGS = 60
@@ -60,10 +59,10 @@ def representative(posterior: Directions) -> Directions:
 def inflation(dynamics: Dynamics, eps: float, posterior: Directions) -> np.ndarray:
     """The variance of the chain over the posterior's, in each direction; infinite where the step is not stable."""
     with jax.enable_x64(True):
-        if isinstance(dynamics, NoseHoover):
-            law = _thermostatted(dynamics, eps, posterior)
-        else:
+        if dynamics.thermostat is None:
             law = _stationary(dynamics, eps, posterior, {})
+        else:
+            law = _thermostatted(dynamics, dynamics.thermostat, eps, posterior)
     variance = law[:, 0, 0]
     return np.where(np.isfinite(variance) & (variance > 0), variance * posterior.precision, np.inf)
 
@@ -78,14 +77,14 @@ def added_by_step(dynamics: Dynamics, eps: float, posterior: Directions) -> floa
     return float(np.max(inflation(dynamics, eps, posterior) / floor)) - 1
 
 
-def _thermostatted(dynamics: NoseHoover, eps: float, posterior: Directions) -> np.ndarray:
-    """SGNHT with its thermostat where the mean kinetic energy is ε: the crossing on a grid that closes in on it."""
+def _thermostatted(dynamics: Dynamics, thermostat: str, eps: float, posterior: Directions) -> np.ndarray:
+    """The law with the thermostat where the mean kinetic energy is ε: the crossing on a grid that closes in on it."""
     d, low, high = len(posterior.precision), 1e-9, 1.0
     every = Directions(np.tile(posterior.precision, THERMOSTATS), np.tile(posterior.noise, THERMOSTATS))
     law, place = np.empty(0), 0
     for _ in range(4):
         grid = np.geomspace(low, high, THERMOSTATS)
-        law = _stationary(dynamics, eps, every, {"thermostat": np.repeat(grid, d)}).reshape(THERMOSTATS, d, 3, 3)
+        law = _stationary(dynamics, eps, every, {thermostat: np.repeat(grid, d)}).reshape(THERMOSTATS, d, 3, 3)
         cold = np.nan_to_num(law[:, :, 2, 2].mean(axis=1), nan=np.inf) <= eps  # more friction, less energy
         place = int(np.argmax(cold)) if cold.any() else THERMOSTATS - 1
         low, high = grid[max(place - 1, 0)], grid[place]

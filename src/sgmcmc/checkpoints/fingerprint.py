@@ -31,6 +31,8 @@ FEW = 4
 """A tree of so many numbers is written out; of a larger one this many."""
 
 DATA = "data"
+VERSIONS = ("sgmcmc", "jax", "jaxlib", "numpy")
+"""Software of which another version may round differently, or draw other random numbers: the law of a run stays the same."""
 
 
 def fingerprint(
@@ -61,7 +63,7 @@ def environment() -> dict[str, str]:
     NumPy counts by its feature release, which may change random streams; Python not at all. Neither does the machine: another
     processor may round differently, but a run that moves to another node of a cluster goes on.
     """
-    exact = {name: version(name) for name in ("sgmcmc", "jax", "jaxlib")}
+    exact = {name: version(name) for name in VERSIONS if name != "numpy"}
     config: Any = jax.config
     return {
         **exact,

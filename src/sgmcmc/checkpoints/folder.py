@@ -28,7 +28,7 @@ import numpy as np
 
 from sgmcmc.checkpoints.drawfiles import DrawFile
 from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays, write_failure, write_json
-from sgmcmc.checkpoints.fingerprint import differences
+from sgmcmc.checkpoints.fingerprint import VERSIONS, differences
 from sgmcmc.checkpoints.packing import outline, pack, unpack
 from sgmcmc.checkpoints.reading import (
     FORMAT,
@@ -44,13 +44,14 @@ from sgmcmc.checkpoints.reading import (
     refuse_foreign,
     seed_of,
 )
+from sgmcmc.checkpoints.saving import FolderPlace
 from sgmcmc.core.checks import as_key, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import sync_folder
 from sgmcmc.core.types import PyTree
 
 
-class RunFolder:
+class RunFolder(FolderPlace):
     """A run's folder, held by this process; use `open`, and `close` it (or use it in a `with` statement)."""
 
     def __init__(self, path: Path, manifest: dict[str, Any], lock: FolderLock) -> None:
@@ -65,8 +66,8 @@ class RunFolder:
         path: str | os.PathLike[str],
         fingerprint: Mapping[str, str],
         seed: Any = None,
-        settings: Mapping[str, Any] | None = None,
         params: PyTree = None,
+        allow_version_change: bool = False,
     ) -> RunFolder:
         """Begin a run in a folder, or go on with the one there, if it is the same.
 
@@ -74,8 +75,8 @@ class RunFolder:
             path: a folder, made if it is not there.
             fingerprint: what the run depends on, from `sgmcmc.checkpoints.fingerprint`.
             seed: a whole number or a JAX key; None takes the recorded one, or draws one.
-            settings: anything JSON takes, for the record.
             params: the user's parameters; how they are built is recorded.
+            allow_version_change: go on with a run of other versions of the software, and record that.
         """
         folder = Path(path).expanduser().absolute()
         with _told(folder):
@@ -85,9 +86,10 @@ class RunFolder:
             try:
                 if (folder / MANIFEST).exists():
                     manifest = read_manifest(folder)
-                    _refuse_another_run(folder, manifest, fingerprint, seed)
+                    _refuse_another_run(folder, manifest, fingerprint, seed, allow_version_change)
+                    manifest = _with_versions(folder, manifest, fingerprint)
                 else:
-                    manifest = _new_manifest(fingerprint, seed, settings, params)
+                    manifest = _new_manifest(fingerprint, seed, params)
                     write_json(folder / MANIFEST, manifest)
                 return cls(folder, manifest, lock)
             except BaseException:
@@ -98,6 +100,11 @@ class RunFolder:
     def key(self) -> jax.Array:
         """The root key of the run."""
         return jax.random.wrap_key_data(jnp.asarray(seed_of(self.manifest)), impl=self.manifest["seed_kind"])
+
+    @property
+    def version_changes(self) -> list[str]:
+        """Software that was changed since the run began, each in words."""
+        return self.manifest.get("version_changes", [])
 
     @property
     def safe(self) -> int:
@@ -161,12 +168,6 @@ class RunFolder:
         """Let other processes run here."""
         self._lock.release()
 
-    def __enter__(self) -> RunFolder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
         try:
@@ -193,28 +194,45 @@ def _make(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def _new_manifest(
-    fingerprint: Mapping[str, str], seed: Any, settings: Mapping[str, Any] | None, params: PyTree
-) -> dict[str, Any]:
+def _new_manifest(fingerprint: Mapping[str, str], seed: Any, params: PyTree) -> dict[str, Any]:
     key = as_key(draw_seed() if seed is None else seed)
     return {
         "format": FORMAT,
         "fingerprint": dict(fingerprint),
         "seed": np.asarray(jax.random.key_data(key)).tolist(),
         "seed_kind": str(jax.random.key_impl(key)),
-        "settings": dict(settings or {}),
         "params": outline(params),
     }
 
 
-def _refuse_another_run(folder: Path, manifest: dict[str, Any], fingerprint: Mapping[str, str], seed: Any) -> None:
-    found = differences(manifest["fingerprint"], fingerprint)
+def _with_versions(folder: Path, manifest: dict[str, Any], fingerprint: Mapping[str, str]) -> dict[str, Any]:
+    """The manifest with the software that goes on with the run, on record."""
+    changed = differences(manifest["fingerprint"], fingerprint)
+    if not changed:
+        return manifest
+    changes = [*manifest.get("version_changes", []), *changed]
+    manifest = manifest | {"fingerprint": dict(fingerprint), "version_changes": changes}
+    write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def _refuse_another_run(
+    folder: Path, manifest: dict[str, Any], fingerprint: Mapping[str, str], seed: Any, allow_version_change: bool
+) -> None:
+    recorded, now = manifest["fingerprint"], fingerprint
+    if allow_version_change:
+        recorded, now = ({name: text for name, text in texts.items() if name not in VERSIONS} for texts in (recorded, now))
+    found = differences(recorded, now)
     if seed is not None:
         numbers = np.asarray(jax.random.key_data(as_key(seed)))
         if numbers.tolist() != manifest["seed"]:
             found.append(f"seed was {_seed_text(seed_of(manifest))}, is {_seed_text(numbers)}")
     if found:
-        raise InputError(f"{folder} holds another run: {'; '.join(found)}; use another folder, or delete this one to start over")
+        only_versions = all(one.partition(" ")[0] in VERSIONS for one in found)
+        remedy = "; or say allow_version_change=True to go on all the same" if only_versions else ""
+        raise InputError(
+            f"{folder} holds another run: {'; '.join(found)}; use another folder, or delete this one to start over{remedy}"
+        )
 
 
 def _seed_text(numbers: Any) -> str:

@@ -76,3 +76,8 @@ def all_finite(*trees: PyTree) -> jax.Array:
 def where(condition: Any, yes: PyTree, no: PyTree) -> PyTree:
     """One tree or the other, leaf by leaf."""
     return tree_map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def pick(tree: PyTree, number: Any) -> PyTree:
+    """One entry along the first axis of every leaf."""
+    return tree_map(lambda x: x[number], tree)

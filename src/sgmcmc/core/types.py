@@ -51,7 +51,7 @@ class Batch:
 class State:
     """Where a chain is: an ordinary pytree of arrays.
 
-    With several chains every leaf but `step`, `estimator` and `seed` has the chains on its first axis.
+    With several chains every leaf but `step`, `seed` and what the chains share of `estimator` has them on its first axis.
 
     Attributes:
         step: iterations done so far.
@@ -80,3 +80,13 @@ class State:
     auxiliary: dict[str, PyTree]
     estimator: PyTree
     seed: jax.Array
+
+    @property
+    def n_chains(self) -> int | None:
+        """How many chains there are, or None where there is no chain axis."""
+        return self.key.shape[0] if self.chained else None
+
+    @property
+    def chained(self) -> bool:
+        """Whether there is a chain axis."""
+        return self.key.ndim == 2

@@ -12,7 +12,7 @@ import numpy as np
 
 from sgmcmc.core.checks import check_callable
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import leaf_names, tree_map
+from sgmcmc.core.trees import flat, leaf_names, split, tree_map
 from sgmcmc.core.types import Batch, LogLik, LogPrior, PyTree, Rows
 from sgmcmc.rows.sources import gather_all
 from sgmcmc.rows.table import as_table
@@ -64,13 +64,13 @@ def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Tra
         raise InputError(f"constraints is {describe(constraints)}; expected a dict by parameter name, such as {{'s': positive}}")
     from numpyro.distributions import biject_to  # imported here: a second of import time that most models do not need
 
-    flat = _flatten(constraints)
-    unknown = sorted(set(flat) - set(names))
+    by_name = _flatten(constraints)
+    unknown = sorted(set(by_name) - set(names))
     if unknown:
         raise InputError(f"constraints names an unknown parameter {unknown[0]!r}; params has {', '.join(names)}")
     bijections = []
     for name, value in zip(names, jax.tree.leaves(params), strict=True):
-        constraint = flat.get(name)
+        constraint = by_name.get(name)
         if constraint is None:
             bijections.append(None)
             continue
@@ -110,6 +110,7 @@ class Posterior:
         n_rows: how many rows the whole dataset has.
         transform: from position to parameters.
         per_row: whether `log_lik` returns one value per row instead of their sum.
+        axis: the mesh axis over which likelihood terms are summed, where the rows are in strata.
     """
 
     log_lik: LogLik
@@ -117,6 +118,7 @@ class Posterior:
     n_rows: int
     transform: Transform
     per_row: bool
+    axis: str | None = None
 
     def log_likelihood(self, position: PyTree, batch: Batch) -> jax.Array:
         """The weighted sum over the batch: an unbiased estimate of the full log likelihood."""
@@ -131,8 +133,25 @@ class Posterior:
         return jnp.asarray(prior + self.transform.log_det(position))
 
     def log_posterior(self, position: PyTree, batch: Batch) -> jax.Array:
-        """The estimate from one minibatch of the log posterior, up to its constant."""
-        return self.log_likelihood(position, batch) + self.log_density_prior(position)
+        """The estimate from one minibatch of the log posterior, up to its constant; of all strata where there are several."""
+        return self.over_strata(self.log_likelihood(position, batch)) + self.log_density_prior(position)
+
+    def prior_gradient(self, position: PyTree) -> PyTree:
+        """The gradient of the log prior of the position."""
+        return jax.grad(self.log_density_prior)(position)
+
+    def gradient(self, position: PyTree, batch: Batch) -> PyTree:
+        """The estimate from one minibatch of the gradient of the log posterior."""
+        if self.axis is None:
+            return jax.grad(self.log_posterior)(position, batch)
+        likelihood = self.over_strata(jax.grad(self.log_likelihood)(position, batch))
+        return tree_map(jnp.add, self.prior_gradient(position), likelihood)
+
+    def over_strata(self, tree: PyTree) -> PyTree:
+        """The sum of what each stratum's rows contribute, in one message however many leaves it has. It is taken of gradients,
+        never differentiated: a derivative of it would count every stratum as often as there are strata.
+        """
+        return tree if self.axis is None else split(jax.lax.psum(flat(tree), self.axis), tree)
 
     def sum_of_rows(self, position: PyTree, rows: Rows) -> jax.Array:
         """The log likelihood of some rows, unweighted."""

@@ -29,8 +29,8 @@ MOST_PAIRED = 2000
 class Keep(Protocol):
     """What `keep=` takes. `chained` says whether arrays have the chains on their first axis."""
 
-    def begin(self, params: PyTree, chained: bool) -> PyTree:
-        """What is carried before the first iteration; `params` gives shapes only."""
+    def begin(self) -> PyTree:
+        """What is carried before the first iteration."""
         ...
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
@@ -49,8 +49,8 @@ class Keep(Protocol):
         """A place on the host for what `total` looks hand over (see `Store`), or None."""
         ...
 
-    def finish(self, params: PyTree, carry: PyTree, store: Any, chained: bool) -> Any:
-        """What the user gets; `params` gives shapes only."""
+    def finish(self, carry: PyTree, store: Any) -> Any:
+        """What the user gets."""
         ...
 
 
@@ -99,7 +99,7 @@ class Trace:
         check_function("Trace", self.function, optional=True)
         check_count("thin of Trace", self.thin)
 
-    def begin(self, params: PyTree, chained: bool) -> PyTree:
+    def begin(self) -> PyTree:
         return jnp.int32(0)
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
@@ -127,7 +127,7 @@ class Trace:
     def store(self, params: PyTree, total: int, chained: bool) -> TraceStore:
         return TraceStore(self.stored_shapes(params, chained), total // self.thin, chained)
 
-    def finish(self, params: PyTree, carry: PyTree, store: TraceStore, chained: bool) -> PyTree:
+    def finish(self, carry: PyTree, store: TraceStore) -> PyTree:
         return store.draws()
 
     def stored_shapes(self, params: PyTree, chained: bool) -> PyTree:
@@ -167,18 +167,30 @@ def seen_by(keep: Keep, state: State) -> PyTree:
 
 
 class TraceStore:
-    """Draws on the host, in arrays of their final size (memory is touched only as draws arrive)."""
+    """Draws on the host, in arrays of the size they will need (memory is touched only as draws arrive), or of twice that where
+    a run is made longer.
+    """
 
     def __init__(self, like: PyTree, rows: int, chained: bool) -> None:
-        self.filled = 0
+        self.filled, self._rows, self._like = 0, rows, like
         self._axis = 1 if chained else 0
-        self._arrays = tree_map(lambda x: np.empty(self._shape(x.shape, rows), x.dtype), like)
+        self._arrays = self._empty()
 
-    def _shape(self, shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
-        return (*shape[: self._axis], rows, *shape[self._axis :])
+    def _empty(self) -> PyTree:
+        axis = self._axis
+        return tree_map(lambda x: np.empty((*x.shape[:axis], self._rows, *x.shape[axis:]), x.dtype), self._like)
+
+    def _grow(self, rows: int) -> None:
+        before, self._rows = self.draws(), max(rows, 2 * self._rows)
+        self._arrays = self._empty()
+        place = (slice(None),) * self._axis + (slice(self.filled),)
+        for new, old in zip(jax.tree.leaves(self._arrays), jax.tree.leaves(before), strict=True):
+            new[place] = old
 
     def add(self, piece: tuple[Any, PyTree]) -> None:
         count = int(piece[0])
+        if self.filled + count > self._rows:
+            self._grow(self.filled + count)
         place = (slice(None),) * self._axis + (slice(self.filled, self.filled + count),)
 
         def copy(array: np.ndarray, rows: Any) -> None:
@@ -197,7 +209,12 @@ class RunningStore:
 
     def __init__(self, like: PyTree) -> None:
         self.weight, self.mean, self.square, self.cross = 0.0, None, None, None
-        self._structure = jax.tree.structure(like)
+        self._structure, self._like = jax.tree.structure(like), like
+
+    @property
+    def nothing(self) -> PyTree:
+        """The mean of no draws at all."""
+        return tree_map(lambda x: np.full(x.shape, np.nan), self._like)
 
     def add(self, piece: dict[str, PyTree]) -> None:
         """Merge a chunk's weight, mean (counted from its origin) and sums of squares about that mean."""
@@ -239,7 +256,7 @@ class _Running:
 
     thin: int
 
-    def begin(self, params: PyTree, chained: bool) -> PyTree:
+    def begin(self) -> PyTree:
         return jnp.int32(0)
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
@@ -288,9 +305,6 @@ class _Running:
     def _shapes(self, params: PyTree, chained: bool) -> PyTree:
         return jax.eval_shape(lambda p: self._value(p, chained), shapes(params))
 
-    def _nothing(self, params: PyTree, chained: bool) -> PyTree:
-        return tree_map(lambda x: np.full(x.shape, np.nan), self._shapes(params, chained))
-
 
 @dataclass(frozen=True)
 class MomentValues:
@@ -333,10 +347,9 @@ class Moments(_Running):
     def __post_init__(self) -> None:
         check_count("thin of Moments", self.thin)
 
-    def finish(self, params: PyTree, carry: PyTree, store: RunningStore, chained: bool) -> MomentValues:
+    def finish(self, carry: PyTree, store: RunningStore) -> MomentValues:
         if store.mean is None:
-            nothing = self._nothing(params, chained)
-            return MomentValues(nothing, nothing, None, 0.0)
+            return MomentValues(store.nothing, store.nothing, None, 0.0)
         sd = tree_map(lambda s: np.sqrt(s / store.weight), store.square)
         return MomentValues(store.mean, sd, store.cross / store.weight if store.cross is not None else None, store.weight)
 
@@ -378,8 +391,8 @@ class Expectation(_Running):
         check_function("Expectation", self.function)
         check_count("thin of Expectation", self.thin)
 
-    def finish(self, params: PyTree, carry: PyTree, store: RunningStore, chained: bool) -> PyTree:
-        return self._nothing(params, chained) if store.mean is None else store.mean
+    def finish(self, carry: PyTree, store: RunningStore) -> PyTree:
+        return store.nothing if store.mean is None else store.mean
 
     def _value(self, params: PyTree, chained: bool) -> PyTree:
         return tree_map(lambda x: jnp.asarray(x, jnp.result_type(float)), _over_chains(self.function, chained)(params))

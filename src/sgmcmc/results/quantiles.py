@@ -259,8 +259,8 @@ class Quantiles:
         check_count("size of Quantiles", self.size, least=2)
         object.__setattr__(self, "levels", _checked_levels(self.levels))
 
-    def begin(self, params: PyTree, chained: bool) -> PyTree:
-        return self._trace.begin(params, chained)
+    def begin(self) -> PyTree:
+        return self._trace.begin()
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
         trace = self._trace.open(carry, params, capacity, chained)
@@ -279,7 +279,7 @@ class Quantiles:
     def store(self, params: PyTree, total: int, chained: bool) -> SketchStore:
         return SketchStore(self._trace.stored_shapes(params, chained), self.size, chained)
 
-    def finish(self, params: PyTree, carry: PyTree, store: SketchStore, chained: bool) -> QuantileValues:
+    def finish(self, carry: PyTree, store: SketchStore) -> QuantileValues:
         return store.quantiles(self.levels)
 
     @property

@@ -45,6 +45,16 @@ class Source(Protocol):
     def kind(self) -> str: ...
 
     @property
+    def strata(self) -> int:
+        """Strata that this process's rows are in; 0 where they are not in strata."""
+        ...
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """Where the rows are, for the record."""
+        ...
+
+    @property
     def data(self) -> PyTree:
         """Arrays handed to the compiled loop as arguments, never captured by it."""
         ...
@@ -75,6 +85,12 @@ class FromTable:
 
     arrays: Mapping[str, Any]
     batch_size: int
+
+    strata = 0
+
+    @property
+    def layout(self) -> dict[str, int]:
+        return {}
 
     @cached_property
     def table(self) -> Table:

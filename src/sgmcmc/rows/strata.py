@@ -24,11 +24,6 @@ STRATA = "strata"
 """The mesh axis over which likelihood terms are summed."""
 
 
-def is_spread(arrays: Mapping[str, Any]) -> bool:
-    """Whether a dataset is in more than one stratum."""
-    return isinstance(arrays, Stratum) and arrays.count > 1
-
-
 @dataclass(frozen=True)
 class HostWindows(FromTable):
     """The windows of `WindowRows`, copied by the host while the device works on the chunk before.
@@ -86,6 +81,14 @@ class StratumRows:
         return self.inner.kind
 
     @property
+    def strata(self) -> int:
+        return len(self.parts)
+
+    @property
+    def layout(self) -> dict[str, int]:
+        return {"strata": self.stratum.count}
+
+    @property
     def inner(self) -> Source:
         """Any of the strata: they have the same sizes."""
         return next(iter(self.parts.values()))
@@ -117,11 +120,6 @@ class StratumRows:
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         return replace(self.inner.take((), entry), weight=data[0])
-
-
-def axis_of(source: Source) -> str | None:
-    """The mesh axis over which the likelihood terms of a source's minibatches are summed, if they are."""
-    return STRATA if isinstance(source, StratumRows) else None
 
 
 def make_stratum_source(arrays: Stratum, batch_size: int, rows: str) -> StratumRows:

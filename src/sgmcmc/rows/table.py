@@ -62,6 +62,11 @@ class Table(Mapping[str, Any]):
         return self.n_rows
 
     @property
+    def spread(self) -> bool:
+        """Whether the rows are in more than one stratum."""
+        return False
+
+    @property
     def row_bytes(self) -> int:
         return sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in self.columns.values())
 
@@ -115,6 +120,10 @@ class Stratum(Table):
     def count(self) -> int:
         """Strata of all processes."""
         return len(self.row_counts) * self.devices
+
+    @property
+    def spread(self) -> bool:
+        return self.count > 1
 
     @property
     def smallest(self) -> int:

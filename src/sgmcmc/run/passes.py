@@ -6,7 +6,7 @@ Rows that are not in memory are read by a thread, a block ahead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.trees import tree_map
+from sgmcmc.core.trees import size, tree_map
 from sgmcmc.core.types import PyTree, Rows
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks
@@ -65,18 +65,32 @@ def full_sum(function: Callable[[Rows], PyTree], arrays: Mapping[str, Any], bar:
     return sum_over_processes(total) if isinstance(arrays, Stratum) else total
 
 
-def full_gradient(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any], bar: Bar | None = None) -> PyTree:
-    """The gradient of the full log likelihood: one pass."""
-    gradient = compiled(_gradient_of_rows, posterior)
-    total = full_sum(lambda rows: gradient(position, rows), arrays, bar)
-    return tree_map(lambda x, like: jax.numpy.asarray(x, like.dtype), total, position)
+@dataclass(frozen=True)
+class FullPasses:
+    """The whole dataset, as estimators ask for it when they begin. Functions take a posterior first, and rows last."""
+
+    arrays: Mapping[str, Any]
+    progress: Progress = False
+
+    def sum(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
+        """The sum over all rows, in float64."""
+        program = compiled(function, posterior)
+        with self._bar() as bar:
+            return full_sum(lambda rows: program(*arguments, rows), self.arrays, bar)
+
+    def each(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
+        """What `function` returns for every row, rows on the first axis."""
+        program, parts = compiled(function, posterior), []
+        with self._bar() as bar:
+            for rows in all_rows(self.arrays, 4 * size(arguments)):
+                parts.append(tree_map(np.asarray, program(*arguments, rows)))
+                bar.update(len(next(iter(rows.values()))))
+        return tree_map(lambda *blocks: np.concatenate(blocks), *parts)
+
+    def _bar(self) -> Bar:
+        return Bar(self.progress, "full gradient", as_table(self.arrays).n_rows, "row")
 
 
 def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any]) -> float:
     """The log likelihood of all rows: one pass."""
-    value = compiled(Posterior.sum_of_rows, posterior)
-    return float(full_sum(lambda rows: value(position, rows), arrays))
-
-
-def _gradient_of_rows(posterior: Posterior, position: PyTree, rows: Rows) -> PyTree:
-    return jax.grad(posterior.sum_of_rows)(position, rows)
+    return float(FullPasses(arrays).sum(Posterior.sum_of_rows, posterior, position))

@@ -1,70 +1,159 @@
-"""What a run is asked for, refused before anything is compiled, and known again in a checkpoint."""
+"""What is asked for, the problem and the run: refused before anything is compiled or written, known again in a checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 
-from sgmcmc.checkpoints.fingerprint import of_value
+from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.core.checks import check_choice, check_count
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.progress import check_progress
-from sgmcmc.core.types import PyTree
-from sgmcmc.results.keeps import Keep, Trace
-from sgmcmc.results.result import ALONE
+from sgmcmc.core.progress import Progress, check_progress
+from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
+from sgmcmc.problem.posterior import (
+    Posterior,
+    check_log_lik,
+    check_log_prior,
+    check_params,
+    log_lik_shape,
+    make_transform,
+)
+from sgmcmc.results.keeps import Keep, PairTrace, Trace
+from sgmcmc.results.result import ALONE, PAIRS
+from sgmcmc.rows.strata import STRATA
+from sgmcmc.rows.table import Stratum, Table, check_dataset
+from sgmcmc.run.hosts import together
+from sgmcmc.run.passes import look_over
 
 
-def check_run(
-    params: PyTree, varies: bool, n_iters: Any = 1, burn_in: Any = 0, thin: Any = 1, keep: Any = None, diagnose: Any = False,
-    progress: Any = False, chunk_size: Any = None,
-) -> None:  # fmt: skip
-    """Refuse what a run would refuse; `params` gives shapes, `varies` says whether the step size changes."""
-    check_run_numbers(n_iters, burn_in, thin, diagnose, progress)
-    if chunk_size is not None:
-        check_count("chunk_size", chunk_size)
-    if diagnose and varies:
-        raise InputError("diagnose=True came with a stepsize that changes; the diagnostics need a chain with one law, so fix it")
-    for name, one in named_keeps(keep).items():
-        every = getattr(one, "thin", 1)
-        if every > n_iters // thin:
+@dataclass(frozen=True)
+class Request:
+    """What a run is asked for. What is wrong for every sampler is refused here; what is wrong for one, by `check_for`.
+
+    Attributes:
+        n_iters: iterations after the burn-in.
+        burn_in: iterations run first and not stored.
+        thin: store every `thin`-th iteration.
+        keep: what to store instead of every draw: an object, or a dict of them by name.
+        diagnose: also keep the gradient at every draw.
+        progress: True shows a bar, False nothing; a function is called with the figures.
+        chunk_size: iterations per compiled call; changes speed, never the draws.
+        or_more: whether the place may have gone further before: then the result has all of that.
+    """
+
+    n_iters: int = 10_000
+    burn_in: int = 0
+    thin: int = 1
+    keep: Keep | Mapping[str, Keep] | None = None
+    diagnose: bool = False
+    progress: Progress = True
+    chunk_size: int | None = None
+    or_more: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("n_iters", self.n_iters)
+        check_count("burn_in", self.burn_in, least=0)
+        if check_count("thin", self.thin) > self.n_iters:
+            raise InputError(f"thin is {self.thin} for {self.n_iters} iterations, which stores nothing; expected at most n_iters")
+        check_progress(self.progress)
+        check_choice("diagnose", self.diagnose, (True, False))
+        if self.chunk_size is not None:
+            check_count("chunk_size", self.chunk_size)
+        for name, one in self.keeps.items():
+            if not isinstance(one, Keep):
+                raise InputError(
+                    f"keep[{name!r}] is {describe(one)}; expected an object such as Trace(), Moments() or Expectation(function)"
+                )
+
+    @cached_property
+    def keeps(self) -> dict[str, Keep]:
+        """The keep objects by name; without any, a trace of the parameters."""
+        wanted = {ALONE: Trace()} if self.keep is None else self.keep
+        named = dict(wanted) if isinstance(wanted, Mapping) else {ALONE: wanted}
+        return named | {PAIRS: PairTrace()} if self.diagnose else named
+
+    @property
+    def total(self) -> int:
+        """Iterations, burn-in included."""
+        return self.burn_in + self.n_iters
+
+    @property
+    def looks(self) -> int:
+        """How often the keep objects are shown the parameters."""
+        return self.n_iters // self.thin
+
+    def check_for(self, params: PyTree, varies: bool) -> None:
+        """Refuse what does not suit a sampler; `params` gives shapes, `varies` says whether its step size changes."""
+        if self.diagnose and varies:
             raise InputError(
-                f"keep[{name!r}] has thin={every} for {n_iters // thin} looks, which stores nothing; make it smaller"
+                "diagnose=True came with a stepsize that changes; the diagnostics need a chain with one law, so fix it"
             )
-        try:
-            jax.eval_shape(lambda p, one=one: one.open(one.begin(p, False), p, 1, False), params)
-        except Exception as error:
-            raise InputError(f"keep[{name!r}] failed on params: {type(error).__name__}: {error}") from error
+        for name, one in self.keeps.items():
+            if name == PAIRS:
+                continue
+            every = getattr(one, "thin", 1)
+            if every > self.looks:
+                raise InputError(f"keep[{name!r}] has thin={every} for {self.looks} looks, which stores nothing; make it smaller")
+            try:
+                jax.eval_shape(lambda p, one=one: one.open(one.begin(), p, 1, False), params)
+            except Exception as error:
+                raise InputError(f"keep[{name!r}] failed on params: {type(error).__name__}: {error}") from error
+
+    def texts(self, params: PyTree) -> dict[str, str]:
+        """What the draws depend on, for the fingerprint of a run; a run may become longer."""
+        kept = {f"keep[{name!r}]": of_value(keep, params) for name, keep in self.keeps.items() if name != PAIRS}
+        return {name: of_value(getattr(self, name)) for name in ("burn_in", "thin", "diagnose")} | kept
 
 
-def check_run_numbers(
-    n_iters: Any = 1, burn_in: Any = 0, thin: Any = 1, diagnose: Any = False, progress: Any = False, n_chains: Any = None
-) -> None:
-    """Refuse arguments of a run that are wrong for every sampler."""
-    check_count("n_iters", n_iters)
-    check_count("burn_in", burn_in, least=0)
-    if check_count("thin", thin) > n_iters:
-        raise InputError(f"thin is {thin} for {n_iters} iterations, which stores nothing; expected at most n_iters")
-    check_progress(progress)
-    check_choice("diagnose", diagnose, (True, False))
-    if n_chains is not None:
-        check_count("n_chains", n_chains)
+@dataclass(frozen=True)
+class Problem:
+    """What is to be sampled, checked.
 
+    Attributes:
+        posterior: as a function of the position.
+        table: the data.
+        params: the user's starting values, as they came.
+        position: the same, unconstrained.
+    """
 
-def named_keeps(keep: Any) -> dict[str, Keep]:
-    """Keep objects by name; the default is a trace of the parameters."""
-    if keep is None:
-        return {ALONE: Trace()}
-    keeps = dict(keep) if isinstance(keep, Mapping) else {ALONE: keep}
-    for name, one in keeps.items():
-        if not isinstance(one, Keep):
-            raise InputError(
-                f"keep[{name!r}] is {describe(one)}; expected an object such as Trace(), Moments() or Expectation(function)"
-            )
-    return keeps
+    posterior: Posterior
+    table: Table
+    params: PyTree
+    position: PyTree
 
+    @classmethod
+    def of(
+        cls, log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None = None,
+        constraints: Mapping[str, Any] | None = None, progress: Progress = False,
+    ) -> Problem:  # fmt: skip
+        """The problem, or what is wrong with it; processes that share one refuse it together."""
+        check = partial(cls._of, log_lik, dataset, params, log_prior, constraints, progress)
+        return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
 
-def keep_texts(keeps: Mapping[str, Keep], params: PyTree) -> dict[str, str]:
-    """What is kept, for the fingerprint of a run."""
-    return {f"keep[{name!r}]": of_value(keep, params) for name, keep in keeps.items()}
+    @classmethod
+    def _of(
+        cls, log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None,
+        constraints: Mapping[str, Any] | None, progress: Progress,
+    ) -> Problem:  # fmt: skip
+        table, start = check_dataset(dataset), check_params(params)
+        transform = make_transform(constraints, start)
+        position = transform.to_position(start)
+        check_log_prior(log_prior, start)
+        per_row, axis = log_lik_shape(log_lik, start, table), STRATA if table.spread else None
+        posterior = Posterior(log_lik, log_prior, table.total_rows, transform, per_row, axis)
+        check_log_lik(posterior, position, table)
+        return cls(posterior, table if table.checked else look_over(table, progress), params, position)
+
+    def identity(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """The fingerprint of the problem and of how it is sampled."""
+        table, count = self.table, min(3, self.table.n_rows)
+        rows = {name: jax.ShapeDtypeStruct((count, *column.shape[1:]), column.dtype) for name, column in table.items()}
+        start = check_params(self.params)
+        if isinstance(table, Stratum):
+            values = {**values, "strata": f"{table.row_counts} rows, each on {table.devices} devices"}
+        functions = {"log_lik": (self.posterior.log_lik, start, rows), "log_prior": (self.posterior.log_prior, start)}
+        return fingerprint(table, functions, values)

@@ -17,32 +17,43 @@ import numpy as np
 from sgmcmc.checkpoints.drawfiles import DrawFile, read_draws, whole_draws
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.packing import pack, unpack
+from sgmcmc.checkpoints.places import Nowhere, Place
 from sgmcmc.checkpoints.reading import Checkpoint, draws_path
+from sgmcmc.checkpoints.saving import FolderPlace
+from sgmcmc.core.checks import check_choice
 from sgmcmc.core.errors import SgmcmcError, warn
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree
 from sgmcmc.run.hosts import exchange, from_first, together
 
 
-def open_folder(
-    path: str | os.PathLike[str], fingerprint: Mapping[str, str], seed: Any, params: PyTree, shared: bool
-) -> RunFolder | SharedFolder:
-    """The folder of a run of this process, or of one that all processes of a job share."""
-    if shared and jax.process_count() > 1:
-        return SharedFolder.open(path, fingerprint, seed, params)
-    return RunFolder.open(path, fingerprint, seed, params=params)
+def open_place(
+    path: str | os.PathLike[str] | None, identity: Callable[[], Mapping[str, str]], seed: Any, params: PyTree,
+    shared: bool = False, allow_version_change: bool = False,
+) -> Place:  # fmt: skip
+    """Where a run is kept: nowhere, a folder of this process, or one that all processes of a job share.
+
+    `identity` says what the run depends on; it is asked only where there is a folder. `seed` None takes the recorded one.
+    """
+    check_choice("allow_version_change", allow_version_change, (True, False))
+    if path is None:
+        return Nowhere(seed)
+    kind = SharedFolder if shared and jax.process_count() > 1 else RunFolder
+    return kind.open(path, identity(), seed, params, allow_version_change)
 
 
-class SharedFolder:
+class SharedFolder(FolderPlace):
     """What a `RunFolder` is, called by all processes together."""
 
-    def __init__(self, folder: RunFolder | None, path: Path, key: jax.Array) -> None:
-        self.path, self.key = path, key
+    def __init__(self, folder: RunFolder | None, path: Path, key: jax.Array, version_changes: list[str]) -> None:
+        self.path, self.key, self.version_changes = path, key, version_changes
         self._folder = folder
         self._followers: dict[str, Follower] = {}
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], fingerprint: Mapping[str, str], seed: Any, params: PyTree) -> SharedFolder:
+    def open(
+        cls, path: str | os.PathLike[str], fingerprint: Mapping[str, str], seed: Any, params: PyTree, allow_version_change: bool
+    ) -> SharedFolder:
         """Process 0 opens it, for a run that depends on what all processes say; what it refuses, all refuse."""
         everybody = [
             json.loads(message) for message in exchange(json.dumps(dict(fingerprint)).encode(), "what the run depends on")
@@ -52,11 +63,12 @@ class SharedFolder:
             whole |= {f"{name} of process {number}": text for name, text in other.items() if text != everybody[0].get(name)}
 
         def mine() -> RunFolder | None:
-            return RunFolder.open(path, whole, seed, params=params) if jax.process_index() == 0 else None
+            return RunFolder.open(path, whole, seed, params, allow_version_change) if jax.process_index() == 0 else None
 
         folder = together("opening the run's folder", mine)
-        told = b"" if folder is None else _key_bytes(folder.key)
-        return cls(folder, Path(path).expanduser().absolute(), _key_of(from_first(told, "the recorded seed")))
+        told = b"" if folder is None else json.dumps([_key_numbers(folder.key), folder.version_changes]).encode()
+        key, changes = json.loads(from_first(told, "the recorded seed"))
+        return cls(folder, Path(path).expanduser().absolute(), _key_of(*key), changes)
 
     def stage(self, name: str, compute: Callable[[], PyTree], *likes: PyTree) -> PyTree:
         """The result of set-up work: read by process 0 for all, or computed by all together."""
@@ -98,16 +110,15 @@ class SharedFolder:
         """Wait until process 0 has written what there is."""
         exchange(b"", "the last checkpoint")
 
+    def sub(self, name: str) -> SharedFolder:
+        """A part of the run with files of its own, for all processes."""
+        part = None if self._folder is None else self._folder.sub(name)
+        return SharedFolder(part, self.path / name, self.key, self.version_changes)
+
     def close(self) -> None:
         """Let others run here."""
         if self._folder is not None:
             self._folder.close()
-
-    def __enter__(self) -> SharedFolder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Follower:
@@ -155,10 +166,9 @@ def _from_bytes(message: bytes, likes: tuple[PyTree, ...]) -> PyTree:
     return unpack(json.loads(first.tobytes()), arrays, *likes)
 
 
-def _key_bytes(key: jax.Array) -> bytes:
-    return json.dumps([str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)).tolist()]).encode()
+def _key_numbers(key: jax.Array) -> list[Any]:
+    return [str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)).tolist()]
 
 
-def _key_of(message: bytes) -> jax.Array:
-    kind, numbers = json.loads(message)
+def _key_of(kind: str, numbers: list[int]) -> jax.Array:
     return jax.random.wrap_key_data(jnp.asarray(np.asarray(numbers, np.uint32)), impl=kind)

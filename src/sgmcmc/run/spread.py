@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from sgmcmc.algorithms.kernel import CHAIN_AXES
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree, State
 from sgmcmc.rows.sources import Source
@@ -122,33 +121,28 @@ def make_spread(chains: int | None, strata: int) -> Spread | None:
     return Spread(Mesh(np.asarray(by_process).reshape(-1, across), (STRATA, CHAINS)))
 
 
-def strata_of(source: Source) -> int:
-    """Strata in this process; 0 where the rows are not in strata."""
-    return len(source.parts) if isinstance(source, StratumRows) else 0
+def specs_of(axes: PyTree, chained: bool) -> PyTree:
+    """Which leaves lie along the chains' devices, from where `jax.vmap` has the chains."""
+    return tree_map(lambda axis: P(CHAINS) if axis == 0 and chained else P(), axes, is_leaf=_is_none)
 
 
-def state_specs(chained: bool) -> State:
-    """Which leaves of a state lie along the chains."""
-    fields: dict[str, Any] = {name: P(CHAINS) if axis == 0 and chained else P() for name, axis in vars(CHAIN_AXES).items()}
-    return State(**fields)
-
-
-def specs_along_chains(function: Callable[[State], PyTree], state: State, chained: bool) -> PyTree:
+def specs_along_chains(function: Callable[[State], PyTree], state: State, axes: State) -> PyTree:
     """Where the chains are in what `function` makes of a state: along the axis that grows with their number, if any does."""
-    once, twice = (jax.eval_shape(function, _with_chains(state, times)) for times in (1, 2))
-    if not chained:
+    once, twice = (jax.eval_shape(function, _with_chains(state, axes, times)) for times in (1, 2))
+    if not state.chained:
         return tree_map(lambda _: P(), once)
     return tree_map(lambda a, b: P(*(None if m == n else CHAINS for m, n in zip(a.shape, b.shape, strict=True))), once, twice)
 
 
-def _with_chains(state: State, times: int) -> State:
+def _with_chains(state: State, axes: State, times: int) -> State:
     """The shapes of a state with so many times as many chains."""
 
     def grown(x: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((times * x.shape[0], *x.shape[1:]), x.dtype)
 
-    along = {name: tree_map(grown, getattr(state, name)) for name, axis in vars(CHAIN_AXES).items() if axis == 0}
-    return replace(state, **along) if state.key.ndim == 2 else state
+    if not state.chained:
+        return state
+    return tree_map(lambda axis, part: tree_map(grown, part) if axis == 0 else part, axes, state, is_leaf=_is_none)
 
 
 def _chains_of(tree: PyTree, place: int, places: int) -> PyTree:
@@ -164,3 +158,7 @@ def _prepare(source: Source, drawn: PyTree, count: int) -> PyTree:
 
 def _is_spec(node: Any) -> bool:
     return isinstance(node, P)
+
+
+def _is_none(node: Any) -> bool:
+    return node is None

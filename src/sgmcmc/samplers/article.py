@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.algorithms.dynamics.langevin import Langevin
+from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
+from sgmcmc.algorithms.kernel import Dynamics
+from sgmcmc.core.checks import check_choice, check_count
+from sgmcmc.core.errors import InputError
 from sgmcmc.core.types import Dataset, LogLik, PyTree
-from sgmcmc.results.result import Result
-from sgmcmc.run.sampler import Sampler
-from sgmcmc.samplers.composing import RunOptions, SetupOptions, hamiltonian, nose_hoover, run_whole, set_up
+from sgmcmc.samplers.composing import Composition, RunOptions, about_centre, step_by_step, whole_chain
 
 
-def sgld(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **options: Unpack[RunOptions]) -> Result:
+@whole_chain
+def sgld(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **options: Unpack[RunOptions]) -> Composition:
     """Stochastic gradient Langevin dynamics.
 
     θ' = θ + (ε/2) ĝ(θ) + N(0, ε), where ĝ is the minibatch estimate of the gradient of the log posterior.
@@ -36,21 +40,13 @@ def sgld(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **opt
 
     Reference: section 3.1 of the paper (Baker, Fearnhead, Fox and Nemeth, 2019); Welling and Teh (2011).
     """
-    return run_whole(sgld_setup, (log_lik, dataset, params, stepsize), {}, options)
+    return Composition("sgld", Langevin())
 
 
-def sgld_setup(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **options: Unpack[SetupOptions]) -> Sampler:
-    """`sgld` step by step: the same arguments, without those of a run.
-
-    >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> sampler = sgmcmc.sgld_setup(log_lik, {"x": np.ones(1000)}, {"mu": 0.0}, 1e-4, minibatch_size=100)
-    >>> state = sampler.step(sampler.init(seed=1))
-    """
-    return set_up("sgld", log_lik, dataset, params, stepsize, lambda _: Langevin(), options)
+sgld_setup = step_by_step(sgld)
 
 
+@whole_chain
 def sghmc(
     log_lik: LogLik,
     dataset: Dataset,
@@ -63,7 +59,7 @@ def sghmc(
     noise_estimate: str | None = None,
     noise_warmup: int = 1000,
     **options: Unpack[RunOptions],
-) -> Result:
+) -> Composition:
     """Stochastic gradient Hamiltonian Monte Carlo.
 
     L leaps between stored states, before which ν ~ N(0, ε) is drawn. Each leap: ν += (ε/2) ĝ(θ); θ += ν; ν += (ε/2) ĝ(θ);
@@ -95,39 +91,17 @@ def sghmc(
 
     Reference: section 3.2 of the paper; Chen, Fox and Guestrin (2014).
     """
-    specific = {"alpha": alpha, "L": L, "scheme": scheme, "noise_estimate": noise_estimate, "noise_warmup": noise_warmup}
-    return run_whole(sghmc_setup, (log_lik, dataset, params, stepsize), specific, options)
+    dynamics, told = hamiltonian(alpha, L, scheme, noise_estimate, noise_warmup)
+    return Composition("sghmc", dynamics, told=told)
 
 
-def sghmc_setup(
-    log_lik: LogLik,
-    dataset: Dataset,
-    params: PyTree,
-    stepsize: Any,
-    *,
-    alpha: Any = 0.01,
-    L: int | None = 5,
-    scheme: str = "symmetric",
-    noise_estimate: str | None = None,
-    noise_warmup: int = 1000,
-    **options: Unpack[SetupOptions],
-) -> Sampler:
-    """`sghmc` step by step: the same arguments, without those of a run.
-
-    >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> sampler = sgmcmc.sghmc_setup(log_lik, {"x": np.ones(1000)}, {"mu": 0.0}, 1e-4, L=None, alpha=0.1, minibatch_size=100)
-    >>> state = sampler.step(sampler.init(seed=1))
-    """
-    dynamics = hamiltonian(alpha, L, scheme, noise_estimate, noise_warmup)
-    told = {"L": L, "scheme": scheme if L else "persistent", "alpha": alpha, "noise_estimate": noise_estimate}
-    return set_up("sghmc", log_lik, dataset, params, stepsize, dynamics, options, told, variance=noise_estimate == "fisher")
+sghmc_setup = step_by_step(sghmc)
 
 
+@whole_chain
 def sgnht(
     log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, *, a: Any = 0.01, **options: Unpack[RunOptions]
-) -> Result:
+) -> Composition:
     """Stochastic gradient Nosé-Hoover thermostat.
 
     θ' = θ + ν; ν' = (1-α) ν + ε ĝ(θ') + N(0, 2aε); α' = α + (ν'·ν'/p - ε), with a thermostat α for each named parameter
@@ -154,24 +128,13 @@ def sgnht(
 
     Reference: section 3.3 of the paper; Ding et al. (2014).
     """
-    return run_whole(sgnht_setup, (log_lik, dataset, params, stepsize), {"a": a}, options)
+    return Composition("sgnht", NoseHoover(a), told={"a": a})
 
 
-def sgnht_setup(
-    log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, *, a: Any = 0.01, **options: Unpack[SetupOptions]
-) -> Sampler:
-    """`sgnht` step by step: the same arguments, without those of a run.
-
-    >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> sampler = sgmcmc.sgnht_setup(log_lik, {"x": np.ones(1000)}, {"mu": 0.0}, 1e-6, minibatch_size=100)
-    >>> float(sampler.init(seed=1).auxiliary["thermostat"]["mu"]) > 0
-    True
-    """
-    return set_up("sgnht", log_lik, dataset, params, stepsize, nose_hoover(a), options, {"a": a})
+sgnht_setup = step_by_step(sgnht)
 
 
+@whole_chain
 def sgldcv(
     log_lik: LogLik,
     dataset: Dataset,
@@ -181,7 +144,7 @@ def sgldcv(
     *,
     n_iters_opt: int = 10_000,
     **options: Unpack[RunOptions],
-) -> Result:
+) -> Composition:
     """Stochastic gradient Langevin dynamics with control variates.
 
     The update of `sgld` with ĝ(θ) = ∇log p(θ) + Σ_all ∇ℓ_i(θ̂) + (N/n) Σ_S [∇ℓ_i(θ) - ∇ℓ_i(θ̂)], whose noise vanishes as θ
@@ -207,33 +170,13 @@ def sgldcv(
 
     Reference: section 3.4 of the paper; Baker, Fearnhead, Fox and Nemeth (2019), Statistics and Computing 29.
     """
-    specific = {"opt_stepsize": opt_stepsize, "n_iters_opt": n_iters_opt}
-    return run_whole(sgldcv_setup, (log_lik, dataset, params, stepsize), specific, options)
+    return about_centre(Composition("sgldcv", Langevin()), opt_stepsize, n_iters_opt)
 
 
-def sgldcv_setup(
-    log_lik: LogLik,
-    dataset: Dataset,
-    params: PyTree,
-    stepsize: Any,
-    opt_stepsize: Any = None,
-    *,
-    n_iters_opt: int = 10_000,
-    **options: Unpack[SetupOptions],
-) -> Sampler:
-    """`sgldcv` step by step: the same arguments, without those of a run. `init` finds the centre.
-
-    >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> sampler = sgmcmc.sgldcv_setup(log_lik, {"x": np.ones(1000)}, {"mu": 0.0}, 1e-5, minibatch_size=100)
-    >>> bool(abs(sampler.init(seed=1).params["mu"] - 1.0) < 0.01)
-    True
-    """
-    centre = (opt_stepsize, n_iters_opt)
-    return set_up("sgldcv", log_lik, dataset, params, stepsize, lambda _: Langevin(), options, centre=centre)
+sgldcv_setup = step_by_step(sgldcv)
 
 
+@whole_chain
 def sghmccv(
     log_lik: LogLik,
     dataset: Dataset,
@@ -248,7 +191,7 @@ def sghmccv(
     noise_estimate: str | None = None,
     noise_warmup: int = 1000,
     **options: Unpack[RunOptions],
-) -> Result:
+) -> Composition:
     """Stochastic gradient Hamiltonian Monte Carlo with control variates: the update of `sghmc`, the gradients of `sgldcv`.
 
     Args:
@@ -275,41 +218,14 @@ def sghmccv(
 
     Reference: sections 3.2 and 3.4 of the paper.
     """
-    specific = {"opt_stepsize": opt_stepsize, "n_iters_opt": n_iters_opt, "alpha": alpha, "L": L, "scheme": scheme}
-    noise = {"noise_estimate": noise_estimate, "noise_warmup": noise_warmup}
-    return run_whole(sghmccv_setup, (log_lik, dataset, params, stepsize), specific | noise, options)
+    dynamics, told = hamiltonian(alpha, L, scheme, noise_estimate, noise_warmup)
+    return about_centre(Composition("sghmccv", dynamics, told=told), opt_stepsize, n_iters_opt)
 
 
-def sghmccv_setup(
-    log_lik: LogLik,
-    dataset: Dataset,
-    params: PyTree,
-    stepsize: Any,
-    opt_stepsize: Any = None,
-    *,
-    n_iters_opt: int = 10_000,
-    alpha: Any = 0.01,
-    L: int | None = 5,
-    scheme: str = "symmetric",
-    noise_estimate: str | None = None,
-    noise_warmup: int = 1000,
-    **options: Unpack[SetupOptions],
-) -> Sampler:
-    """`sghmccv` step by step: the same arguments, without those of a run. `init` finds the centre.
-
-    >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> sampler = sgmcmc.sghmccv_setup(log_lik, {"x": np.ones(1000)}, {"mu": 0.0}, 1e-5, minibatch_size=100)
-    >>> state = sampler.step(sampler.init(seed=1))
-    """
-    dynamics = hamiltonian(alpha, L, scheme, noise_estimate, noise_warmup)
-    told = {"L": L, "scheme": scheme if L else "persistent", "alpha": alpha, "noise_estimate": noise_estimate}
-    centre = (opt_stepsize, n_iters_opt)
-    variance = noise_estimate == "fisher"
-    return set_up("sghmccv", log_lik, dataset, params, stepsize, dynamics, options, told, centre=centre, variance=variance)
+sghmccv_setup = step_by_step(sghmccv)
 
 
+@whole_chain
 def sgnhtcv(
     log_lik: LogLik,
     dataset: Dataset,
@@ -320,7 +236,7 @@ def sgnhtcv(
     n_iters_opt: int = 10_000,
     a: Any = 0.01,
     **options: Unpack[RunOptions],
-) -> Result:
+) -> Composition:
     """Stochastic gradient Nosé-Hoover thermostat with control variates: the update of `sgnht`, the gradients of `sgldcv`.
 
     Args:
@@ -343,28 +259,33 @@ def sgnhtcv(
 
     Reference: sections 3.3 and 3.4 of the paper.
     """
-    specific = {"opt_stepsize": opt_stepsize, "n_iters_opt": n_iters_opt, "a": a}
-    return run_whole(sgnhtcv_setup, (log_lik, dataset, params, stepsize), specific, options)
+    return about_centre(Composition("sgnhtcv", NoseHoover(a), told={"a": a}), opt_stepsize, n_iters_opt)
 
 
-def sgnhtcv_setup(
-    log_lik: LogLik,
-    dataset: Dataset,
-    params: PyTree,
-    stepsize: Any,
-    opt_stepsize: Any = None,
-    *,
-    n_iters_opt: int = 10_000,
-    a: Any = 0.01,
-    **options: Unpack[SetupOptions],
-) -> Sampler:
-    """`sgnhtcv` step by step: the same arguments, without those of a run. `init` finds the centre.
+sgnhtcv_setup = step_by_step(sgnhtcv)
 
-    >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> sampler = sgmcmc.sgnhtcv_setup(log_lik, {"x": np.ones(1000)}, {"mu": 0.0}, 1e-6, minibatch_size=100)
-    >>> state = sampler.step(sampler.init(seed=1))
-    """
-    centre = (opt_stepsize, n_iters_opt)
-    return set_up("sgnhtcv", log_lik, dataset, params, stepsize, nose_hoover(a), options, {"a": a}, centre=centre)
+
+def hamiltonian(
+    alpha: Any, L: int | None, scheme: str, noise_estimate: str | None, noise_warmup: int
+) -> tuple[Dynamics, dict[str, Any]]:
+    """The dynamics of SGHMC that its arguments ask for, and these for the record."""
+    check_choice("scheme", scheme, ("symmetric", "paper"))
+    check_choice("noise_estimate", noise_estimate, (None, "fisher"))
+    told = {"L": L, "scheme": scheme if L else "persistent", "alpha": alpha, "noise_estimate": noise_estimate}
+    if L is not None:
+        check_count("L", L)
+        if noise_estimate is not None:
+            raise InputError(f"noise_estimate={noise_estimate!r} came with L={L}; it is exact only with L=None, so pass L=None")
+        return (SymmetricHamiltonian(alpha, L) if scheme == "symmetric" else PaperHamiltonian(alpha, L)), told
+    if scheme == "paper":
+        raise InputError("scheme='paper' came with L=None, which has one scheme only; leave scheme out, or give L")
+    return PersistentHamiltonian(alpha, learning(noise_estimate, noise_warmup)), told
+
+
+def learning(noise_estimate: str | None, noise_warmup: int) -> int:
+    """The iterations in which the gradient noise is learnt, if it is to be."""
+    check_choice("noise_estimate", noise_estimate, (None, "fisher"))
+    return check_count("noise_warmup", noise_warmup) if noise_estimate == "fisher" else 0
+
+
+__test__ = {name: thing for name, thing in list(globals().items()) if name.startswith("sg")}  # doctests of made functions

@@ -1,51 +1,51 @@
-"""How a named sampler is put together: arguments checked, dynamics and estimator paired, set up or run as a whole."""
+"""How a sampler is put together: dynamics × gradient × rows × variables, checked as a whole, then set up or run."""
 
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, TypedDict, get_type_hints
+from typing import Any, ParamSpec, TypedDict, Unpack, get_type_hints
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.algorithms.dynamics.baoa import BAOA
-from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.algorithms.dynamics.hamiltonian import SymmetricHamiltonian
+from sgmcmc.algorithms.dynamics.langevin import Langevin
 from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
 from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.gradients.saga import SAGA
 from sgmcmc.algorithms.gradients.whitened import Whitened
-from sgmcmc.algorithms.kernel import Dynamics, Kernel
-from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
-from sgmcmc.checkpoints.folder import RunFolder
+from sgmcmc.algorithms.kernel import Dynamics, Estimator, Kernel
+from sgmcmc.checkpoints.fingerprint import of_value
+from sgmcmc.checkpoints.places import Nowhere, Place
 from sgmcmc.checkpoints.saving import check_keeps
 from sgmcmc.core.checks import as_key, check_choice, check_count
 from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
-from sgmcmc.problem.schedules import per_parameter, step_schedule
+from sgmcmc.problem.schedules import Schedule, step_schedule
+from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.sources import Source, check_minibatch, make_source, usual_rows
-from sgmcmc.rows.strata import axis_of, is_spread, make_stratum_source
-from sgmcmc.rows.table import Stratum, Table, check_dataset, physical_memory
-from sgmcmc.run.hosts import together
-from sgmcmc.run.passes import look_over
-from sgmcmc.run.request import check_run, check_run_numbers, keep_texts, named_keeps
-from sgmcmc.run.sampler import Prepared, Sampler
-from sgmcmc.run.shared_folder import SharedFolder, open_folder
+from sgmcmc.rows.strata import make_stratum_source
+from sgmcmc.rows.table import Stratum, Table, physical_memory
+from sgmcmc.run.request import Problem, Request
+from sgmcmc.run.sampler import FromParams, Sampler, Start
+from sgmcmc.run.shared_folder import open_place
 from sgmcmc.tune.mode import LARGEST_DENSE
-from sgmcmc.tune.preparation import own_whitening, prepared_in
-from sgmcmc.tune.starts import PaperOptimiser
+from sgmcmc.tune.preparation import Preparation, Wishes, own_whitening
+from sgmcmc.tune.starts import AtMode, PaperSearch
 
 
 class SetupOptions(TypedDict, total=False):
@@ -89,6 +89,8 @@ class RunOptions(SetupOptions, total=False):
         diagnose: also keep the gradient at every draw, for `Result.health` and its companions.
         checkpoint: a folder in which the run is kept as it goes on. The same call again resumes it where it was, bit for bit,
             with more `n_iters` further; `sgmcmc.load` reads it at any time.
+        allow_version_change: with a checkpoint of another version of JAX, NumPy or this library, go on all the same: the law
+            of the chains stays what it was, their bits may not. It is recorded in the result's settings.
     """
 
     n_iters: int
@@ -99,197 +101,292 @@ class RunOptions(SetupOptions, total=False):
     keep: Keep | Mapping[str, Keep] | None
     diagnose: bool
     checkpoint: str | Path | None
+    allow_version_change: bool
 
 
-USUAL = {"burn_in": 0, "thin": 1, "diagnose": False}
-"""What a run does unless told otherwise, of what its draws depend on."""
-
-MakeDynamics = Callable[[PyTree], Dynamics]
-
-
-def hamiltonian(alpha: Any, L: int | None, scheme: str, noise_estimate: str | None, noise_warmup: int) -> MakeDynamics:
-    """The dynamics of SGHMC that its arguments ask for."""
-    check_choice("scheme", scheme, ("symmetric", "paper"))
-    check_choice("noise_estimate", noise_estimate, (None, "fisher"))
-    if L is not None:
-        check_count("L", L)
-        if noise_estimate is not None:
-            raise InputError(f"noise_estimate={noise_estimate!r} came with L={L}; it is exact only with L=None, so pass L=None")
-        if scheme == "paper" and L == 1:
-            raise InputError("scheme='paper' with L=1 never uses the gradient; expected L of at least 2, or scheme='symmetric'")
-    elif scheme == "paper":
-        raise InputError("scheme='paper' came with L=None, which has one scheme only; leave scheme out, or give L")
-    warmup = check_count("noise_warmup", noise_warmup) if noise_estimate == "fisher" else 0
-
-    def make(position: PyTree) -> Dynamics:
-        friction = per_parameter(alpha, position, "alpha", below=1.0)
-        if L is None:
-            return PersistentHamiltonian(friction, warmup)
-        return SymmetricHamiltonian(friction, L) if scheme == "symmetric" else PaperHamiltonian(friction, L)
-
-    return make
+DYNAMICS: dict[str, Callable[[], Dynamics]] = {
+    "langevin": Langevin,
+    "hamiltonian": SymmetricHamiltonian,
+    "nose-hoover": NoseHoover,
+    "baoa": BAOA,
+}
+GRADIENTS: dict[str, Callable[[], Estimator]] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA}
+STARTS: dict[str, Callable[[PyTree], Start]] = {"params": FromParams, "mode": AtMode}
+ROWS = (None, "random", "window", "importance")
+"""Short names, and what they stand for."""
 
 
-def underdamped(alpha: Any, noise_estimate: str | None, noise_warmup: int) -> MakeDynamics:
-    """The dynamics of BAOA that its arguments ask for."""
-    check_choice("noise_estimate", noise_estimate, (None, "fisher"))
-    warmup = check_count("noise_warmup", noise_warmup) if noise_estimate == "fisher" else 0
+@dataclass(frozen=True)
+class Composition:
+    """What a sampler is made of, whatever it samples.
 
-    def make(position: PyTree) -> Dynamics:
-        friction = per_parameter(alpha, position, "alpha", below=np.nextafter(1.0, 2.0))
-        return BAOA(friction, corrected=warmup > 0, warmup=warmup)
+    Attributes:
+        name: what results and error messages call it.
+        dynamics: what the chain does with gradient and noise.
+        gradient: how the gradient is estimated.
+        start: from the unconstrained values to where chains start; None is the mode for control variates, else the values.
+        told: its own arguments, for the record.
+        search: those of a search for the centre, likewise.
+    """
 
-    return make
-
-
-def nose_hoover(a: Any) -> MakeDynamics:
-    """The dynamics of SGNHT."""
-    return lambda position: NoseHoover(per_parameter(a, position, "a"))
-
-
-def check_problem(
-    log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None, constraints: Mapping[str, Any] | None,
-    progress: Progress = False,
-) -> tuple[Posterior, Table, PyTree]:  # fmt: skip
-    """The posterior, the data and the unconstrained start, or what is wrong with them."""
-    check = partial(_check_problem, log_lik, dataset, params, log_prior, constraints, progress)
-    return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
+    name: str
+    dynamics: Dynamics
+    gradient: Estimator = field(default_factory=Minibatch)
+    start: Callable[[PyTree], Start] | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _check_problem(
-    log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None, constraints: Mapping[str, Any] | None,
-    progress: Progress,
-) -> tuple[Posterior, Table, PyTree]:  # fmt: skip
-    arrays, start = check_dataset(dataset), check_params(params)
-    transform = make_transform(constraints, start)
-    position = transform.to_position(start)
-    check_log_prior(log_prior, start)
-    posterior = Posterior(log_lik, log_prior, arrays.total_rows, transform, log_lik_shape(log_lik, start, arrays))
-    check_log_lik(posterior, position, arrays)
-    return posterior, look_over(arrays, progress), position
+def about_centre(composition: Composition, opt_stepsize: Any, n_iters_opt: Any) -> Composition:
+    """A composition with control variates; with an `opt_stepsize` their centre is looked for as the paper does."""
+    check_count("n_iters_opt", n_iters_opt)
+
+    def search(position: PyTree) -> Start:
+        return PaperSearch(position, step_schedule(opt_stepsize, position, "opt_stepsize"), n_iters_opt)
+
+    asked = {"opt_stepsize": opt_stepsize, "n_iters_opt": n_iters_opt}
+    return replace(composition, gradient=ControlVariate(), start=None if opt_stepsize is None else search, search=asked)
 
 
-def set_up(
-    name: str,
+def sampler_setup(
     log_lik: LogLik,
     dataset: Dataset,
     params: PyTree,
     stepsize: Any,
-    make_dynamics: MakeDynamics,
-    options: SetupOptions,
-    told: Mapping[str, Any] | None = None,
-    centre: tuple[Any, int] | None = None,
-    variance: bool = False,
+    *,
+    dynamics: Dynamics | str = "langevin",
+    gradient: Estimator | str = "minibatch",
+    start: Callable[[PyTree], Start] | str | None = None,
+    name: str = "sampler",
+    **options: Unpack[SetupOptions],
 ) -> Sampler:
-    """Check everything, then put the parts together."""
-    opening: Opening | None = options.get("checkpoint")  # pyright: ignore[reportAssignmentType]: from `run_whole` only
-    if opening is not None and not isinstance(opening, Opening):
-        raise InputError(f"{name}_setup got checkpoint; it belongs to the run: sampler.run(state, checkpoint={opening!r})")
-    _refuse_unknown([option for option in options if option != "checkpoint"], SetupOptions, f"{name}_setup")
-    precondition, progress = options.get("precondition"), check_progress(options.get("progress", True))
-    posterior, arrays, position = check_problem(
-        log_lik, dataset, params, options.get("log_prior"), options.get("constraints"), progress
-    )
-    rows, decisions = _rows(options.get("rows"), arrays, name, centre is not None)
-    if is_spread(arrays):
-        _refuse_over_strata(rows, stepsize)
-    batch_size = _batch_size(options.get("minibatch_size", 0.01), posterior.n_rows, stepsize)
-    if variance and batch_size == 1:
-        raise InputError("noise_estimate='fisher' needs a variance over rows; expected minibatch_size of at least 2")
-    own = own_whitening(precondition, position)
-    laplace = isinstance(precondition, str) and precondition == "laplace" and size(position) <= LARGEST_DENSE
-    moving = jnp.zeros(size(position)) if laplace or (own is not None and own.dense) else position
-    _check_numbers(stepsize, moving, position)
-    dynamics = make_dynamics(moving)
-    schedule = None if isinstance(stepsize, str) else step_schedule(stepsize, moving)
-    optimiser = None if centre is None else _optimiser(*centre, position, precondition, rows, stepsize)
+    """A sampler of your own composition: dynamics × gradient × rows × variables, step by step.
 
-    prepared = None
-    texts = {
-        "sampler": name,
-        "params": params,
-        "stepsize": of_value(stepsize, jnp.int32(1)),
-        **{option: options.get(option) for option in ("minibatch_size", "rows", "constraints", "precondition")},
-        **(told or {}),
-        **({} if centre is None else {"opt_stepsize": of_value(centre[0], jnp.int32(1)), "n_iters_opt": centre[1]}),
-    }
-    identity = partial(identify, posterior, arrays, params, texts)
-    varies = schedule is not None and schedule.varies
-    folder = None if opening is None else opening.open(identity(), position, posterior, varies, is_spread(arrays))
-    if folder is not None:
-        rows = folder.stage("rows", lambda: rows)  # decided once, whatever machine the run goes on on
-    asked = (precondition, own, rows == "importance", schedule is None, progress)
-    preparation = prepared_in(folder, posterior, arrays, centre is not None, position, *asked)
-    if schedule is None:
-        assert preparation is not None
-        choose = partial(preparation.choose, make_dynamics, batch_size)
-        eps, batch_size, chosen = choose() if folder is None else folder.stage("choice", choose)
-        decisions += chosen
-        schedule = step_schedule(eps, moving)
-    assert batch_size is not None
-    if preparation is not None:
-        prepared = Prepared(preparation.position, preparation.est_state)
-    choice = None if preparation is None else preparation.choice
-    source = _source(arrays, batch_size, rows, choice)
-    estimator: Any = (Minibatch if centre is None else ControlVariate)(posterior, variance, axis_of(source))
-    if preparation is not None and preparation.whitening is not None:
-        estimator = Whitened(estimator)
-        if isinstance(dynamics, BAOA) and preparation.whitening.dense:
-            dynamics = replace(dynamics, curvature=1.0)
-    settings = {
-        "stepsize": schedule.describe(),
-        "minibatch_size": source.batch_size,
-        "n_rows": posterior.n_rows,
-        "rows": rows,
-        **({} if precondition is None else {"precondition": precondition if isinstance(precondition, str) else "given"}),
-        **(told or {}),
-    }
-    if centre is not None:
-        settings["centre"] = "automatic" if optimiser is None else f"{centre[1]} steps of {optimiser.schedule.describe()}"
-    kernel = Kernel(estimator, dynamics, schedule)
-    return Sampler(name, kernel, source, position, settings, optimiser, prepared, decisions, identity, folder)
+    The named samplers are compositions of this kind: `sgldcv_setup` is `dynamics="langevin", gradient="control-variates"`. What
+    you write yourself, a subclass of `sgmcmc.algorithms.Dynamics` or `sgmcmc.algorithms.Estimator`, is passed in the same way.
+
+    Args:
+        log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
+        dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
+        params: starting values: any tree of floats.
+        stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
+        dynamics: an object of `sgmcmc.algorithms`, such as `BAOA(alpha=0.5)`, or a short name: `"langevin"`, `"hamiltonian"`,
+            `"nose-hoover"`, `"baoa"`.
+        gradient: an object of `sgmcmc.algorithms`, such as `SAGA()`, or a short name: `"minibatch"`, `"control-variates"`,
+            `"saga"`.
+        start: `"params"`, `"mode"`, or a function from the unconstrained values to an object with `position` and `find`. Left
+            out: the mode for control variates, else `params`.
+        name: what results and messages call it.
+        **options: see `SetupOptions`.
+
+    >>> import numpy as np, sgmcmc
+    >>> from sgmcmc.algorithms import BAOA, SAGA
+    >>> def log_lik(params, batch):
+    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> data = {"x": np.random.default_rng(0).normal(1.0, 1.0, 10_000)}
+    >>> sampler = sgmcmc.sampler_setup(log_lik, data, {"mu": 0.0}, 1e-5, dynamics=BAOA(alpha=0.3), gradient=SAGA(),
+    ...                                minibatch_size=100)
+    >>> out = sampler.run(sampler.init(seed=1, n_chains=2), 2000, burn_in=500)
+    >>> out["mu"].shape, bool(abs(out["mu"].mean() - data["x"].mean()) < 0.01)
+    ((2, 2000), True)
+    """
+    moves = _resolved("dynamics", dynamics, DYNAMICS, Dynamics)
+    estimates = _resolved("gradient", gradient, GRADIENTS, Estimator)
+    begins = None if start is None else STARTS[check_choice("start", start, (*STARTS,))] if isinstance(start, str) else start
+    composition = Composition(name, moves, estimates, begins, {"dynamics": moves, "gradient": estimates})
+    return Setup.of(composition, log_lik, dataset, params, stepsize, options).build(Nowhere())
 
 
-def identify(
-    posterior: Posterior, arrays: Table, params: PyTree, values: Mapping[str, Any], extra: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """The fingerprint of a problem and of how it is sampled."""
-    count = min(3, arrays.n_rows)
-    rows = {name: jax.ShapeDtypeStruct((count, *column.shape[1:]), column.dtype) for name, column in arrays.items()}
-    start = check_params(params)
-    if isinstance(arrays, Stratum):
-        values = {**values, "strata": f"{arrays.row_counts} rows, each on {arrays.devices} devices"}
-    functions = {"log_lik": (posterior.log_lik, start, rows), "log_prior": (posterior.log_prior, start)}
-    return fingerprint(arrays, functions, values) | dict(extra or {})
+def _resolved(what: str, value: Any, named: Mapping[str, Callable[[], Any]], kind: type) -> Any:
+    """What a short name stands for; an object of the kind as it is."""
+    if isinstance(value, str):
+        return named[check_choice(what, value, (*named,))]()
+    if not isinstance(value, kind):
+        raise InputError(
+            f"{what} is {describe(value)}; expected one of {', '.join(map(repr, named))}, or an object that is a "
+            f"sgmcmc.algorithms.{kind.__name__}"
+        )
+    return value
 
 
 @dataclass(frozen=True)
-class Opening:
-    """A run's folder that is to be opened as soon as it is known what the run depends on."""
+class Setup:
+    """A composition for a problem: everything that can be refused was, and nothing is computed yet.
 
-    path: Any
-    seed: Any
-    parts: Mapping[str, Any]
-    running: Mapping[str, Any]
-    opened: ExitStack = field(default_factory=ExitStack, compare=False)
+    Attributes:
+        problem: what is sampled.
+        composition: by what.
+        stepsize: as it came.
+        options: as they came.
+        rows: how rows are drawn.
+        batch_size: rows per gradient; None where they are to be chosen together with the step size.
+        own: the user's own whitening, if any.
+        decisions: what was decided so far.
+    """
 
-    def open(
-        self, identity: Mapping[str, str], position: PyTree, posterior: Posterior, varies: bool, shared: bool
-    ) -> RunFolder | SharedFolder:
-        """Open it, or say what differs from the run in it. What the run would refuse is refused first, and leaves no folder."""
-        params = jax.eval_shape(posterior.transform.to_params, position)
-        check_run(params, varies, **self.running)
-        keeps = named_keeps(self.running.get("keep"))
-        check_keeps(keeps, params)
-        texts = {**identity, **{name: of_value(value) for name, value in self.parts.items()}, **keep_texts(keeps, params)}
-        return self.opened.enter_context(open_folder(self.path, texts, self.seed, position, shared))
+    problem: Problem
+    composition: Composition
+    stepsize: Any
+    options: SetupOptions
+    rows: str
+    batch_size: int | None
+    own: Whitening | None
+    decisions: Decisions
+
+    @classmethod
+    def of(
+        cls, composition: Composition, log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, options: SetupOptions
+    ) -> Setup:
+        """Check everything."""
+        if "checkpoint" in options:
+            raise InputError(
+                f"{composition.name}_setup got checkpoint; it belongs to the run: "
+                f"sampler.run(state, checkpoint={options['checkpoint']!r})"
+            )
+        refuse_unknown(options, SetupOptions, f"{composition.name}_setup")
+        progress = check_progress(options.get("progress", True))
+        problem = Problem.of(log_lik, dataset, params, options.get("log_prior"), options.get("constraints"), progress)
+        rows, decisions = _rows(options.get("rows"), problem.table, composition)
+        batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
+        own = own_whitening(options.get("precondition"), problem.position)
+        composition = _with_variance(composition, batch_size)
+        setup = cls(problem, composition, stepsize, options, rows, batch_size, own, decisions)
+        setup._check()
+        return setup
+
+    @cached_property
+    def moving(self) -> PyTree:
+        """A tree like what moves."""
+        position, precondition = self.problem.position, self.options.get("precondition")
+        laplace = isinstance(precondition, str) and precondition == "laplace" and size(position) <= LARGEST_DENSE
+        return jnp.zeros(size(position)) if laplace or (self.own is not None and self.own.dense) else position
+
+    @cached_property
+    def dynamics(self) -> Dynamics:
+        """The dynamics with their constants for what moves."""
+        return self.composition.dynamics.fitted(self.moving)
+
+    @cached_property
+    def schedule(self) -> Schedule | None:
+        """The step sizes, or None where they are to be chosen."""
+        return None if isinstance(self.stepsize, str) else step_schedule(self.stepsize, self.moving)
+
+    @cached_property
+    def start(self) -> Start:
+        """Where chains start, unless a survey says so."""
+        usual = AtMode if self.composition.gradient.centred else FromParams
+        return (self.composition.start or usual)(self.problem.position)
+
+    @cached_property
+    def wishes(self) -> Wishes:
+        """What is asked for beside the sampler's own arguments."""
+        precondition, importance = self.options.get("precondition"), self.rows == "importance"
+        return Wishes(precondition, self.own, importance, isinstance(self.stepsize, str), self.composition.gradient.centred)
+
+    @property
+    def varies(self) -> bool:
+        """Whether the step size changes."""
+        return self.schedule is not None and self.schedule.varies
+
+    def identity(self) -> dict[str, str]:
+        """What the draws depend on."""
+        kinds = ("minibatch_size", "rows", "constraints", "precondition")
+        search = {name: of_value(value, jnp.int32(1)) for name, value in self.composition.search.items()}
+        return self.problem.identity(
+            {
+                "sampler": self.composition.name,
+                "params": self.problem.params,
+                "stepsize": of_value(self.stepsize, jnp.int32(1)),
+                **{option: self.options.get(option) for option in kinds},
+                **{name: of_value(value, jnp.int32(1)) for name, value in self.composition.told.items()},
+                **search,
+            }
+        )
+
+    def build(self, place: Place) -> Sampler:
+        """The sampler, set-up work done, or found in the place."""
+        problem, progress = self.problem, self.options.get("progress", True)
+        setup = replace(self, rows=place.stage("rows", lambda: self.rows))  # decided once, on whatever machine the run goes on
+        if not setup.wishes.any:
+            assert self.schedule is not None
+            return setup._sampler(self.start, self.schedule, self.composition.gradient, self.dynamics, None)
+        preparation = setup.wishes.prepare(problem.posterior, problem.table, problem.position, place, progress)
+        setup, schedule = setup._chosen(preparation, place)
+        gradient, dynamics = self.composition.gradient, self.dynamics
+        if preparation.whitening is not None:
+            gradient = Whitened(gradient)
+            dynamics = dynamics.on_unit_ball() if preparation.whitening.dense else dynamics
+        return setup._sampler(preparation.start, schedule, gradient, dynamics, preparation.choice)
+
+    def _chosen(self, preparation: Preparation, place: Place) -> tuple[Setup, Schedule]:
+        """The step sizes, and the setup with its number of rows: as they came, or chosen."""
+        if self.schedule is not None:
+            return self, self.schedule
+        eps, batch_size, told = place.stage("choice", lambda: preparation.choose(self.composition.dynamics, self.batch_size))
+        return replace(self, batch_size=batch_size, decisions=self.decisions + told), step_schedule(eps, self.moving)
+
+    def _sampler(
+        self, start: Start, schedule: Schedule, gradient: Estimator, dynamics: Dynamics, choice: Importance | None
+    ) -> Sampler:
+        problem, composition = self.problem, self.composition
+        assert self.batch_size is not None
+        source = _source(problem.table, self.batch_size, self.rows, choice)
+        precondition = self.options.get("precondition")
+        settings = {
+            "stepsize": schedule.describe(),
+            "minibatch_size": source.batch_size,
+            "n_rows": problem.posterior.n_rows,
+            "rows": self.rows,
+            **({} if precondition is None else {"precondition": precondition if isinstance(precondition, str) else "given"}),
+            **composition.told,
+        }
+        if composition.search:
+            steps = composition.search["n_iters_opt"]
+            searched = isinstance(start, PaperSearch)
+            settings["centre"] = f"{steps} steps of {start.schedule.describe()}" if searched else "automatic"
+        kernel = Kernel(problem.posterior, gradient, dynamics, schedule)
+        return Sampler(
+            composition.name, kernel, source, problem.position, start, settings, self.decisions, self.identity
+        )  # fmt: skip
+
+    def _check(self) -> None:
+        """What only shows when the parts are seen together; asking for them checks each."""
+        gradient, table = self.composition.gradient, self.problem.table
+        if table.spread:
+            _refuse_over_strata(self.rows, self.stepsize, gradient)
+        if gradient.knows_rows and self.rows == "importance":
+            raise InputError(f"rows='importance' came with {type(gradient).__name__}, which needs distinct rows; leave rows out")
+        _check_stepsize(self.stepsize, self.moving is not self.problem.position)
+        _ = self.dynamics, self.schedule
+        if self.composition.start is not None and self.wishes.any:
+            raise InputError(
+                "opt_stepsize or start came with precondition, rows='importance' or stepsize='auto', for which the centre is "
+                "found at set-up; leave opt_stepsize and start out"
+            )
+        _ = self.start
 
 
-def _rows(wanted: Any, table: Table, name: str, centred: bool) -> tuple[str, Decisions]:
+def _with_variance(composition: Composition, batch_size: int | None) -> Composition:
+    """The composition with an estimator that knows its own variance, where the dynamics learn from it."""
+    if not composition.dynamics.warmup:
+        return composition
+    if batch_size == 1:
+        raise InputError("noise_estimate='fisher' needs a variance over rows; expected minibatch_size of at least 2")
+    if not hasattr(composition.gradient, "with_variance"):
+        raise InputError(
+            f"{type(composition.dynamics).__name__} learns the gradient noise in its warmup, and {composition.gradient} does not "
+            "estimate it; expected warmup=0, or gradient='minibatch' or 'control-variates'"
+        )
+    return replace(composition, gradient=replace(composition.gradient, with_variance=True))  # pyright: ignore
+
+
+def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Decisions]:
     """How rows are drawn: as the user says, or as suits where they are."""
-    check_choice("rows", wanted, (None, "random", "window", "importance"))
-    if wanted == "importance" and not centred:
-        raise InputError(f"rows='importance' came with {name}, which has no control variates; expected one of the cv samplers")
+    check_choice("rows", wanted, ROWS)
+    if wanted == "importance" and not composition.gradient.centred:
+        raise InputError(
+            f"rows='importance' came with {composition.name}, which has no control variates; expected one of the cv samplers"
+        )
     if wanted == "importance" and (table.large or not table.seekable):
         raise InputError(
             f"rows='importance' came with {table.nbytes / 2**30:.1f} GB on disk, where rows cannot be drawn one by one; "
@@ -308,20 +405,25 @@ def _rows(wanted: Any, table: Table, name: str, centred: bool) -> tuple[str, Dec
     return rows, Decisions().and_then("rows", rows, f"The data are {size}: rows are read as {how}.")
 
 
-def _source(arrays: Table, batch_size: int, rows: str, choice: Importance | None) -> Source:
+def _source(table: Table, batch_size: int, rows: str, choice: Importance | None) -> Source:
     if choice is not None:
         return choice.source(batch_size)
-    if isinstance(arrays, Stratum) and arrays.count > 1:
-        return make_stratum_source(arrays, batch_size, rows)
-    return make_source(arrays, batch_size, rows)
+    if isinstance(table, Stratum) and table.spread:
+        return make_stratum_source(table, batch_size, rows)
+    return make_source(table, batch_size, rows)
 
 
-def _refuse_over_strata(rows: str, stepsize: Any) -> None:
+def _refuse_over_strata(rows: str, stepsize: Any, gradient: Estimator) -> None:
     """What needs to see single rows of other processes."""
     if rows == "importance":
         raise InputError("rows='importance' came with rows in strata; expected rows='random' or rows='window' there")
     if isinstance(stepsize, str):
         raise InputError(f"stepsize={stepsize!r} came with rows in strata; expected a number, for instance one found on a part")
+    if gradient.knows_rows:
+        raise InputError(
+            f"gradient={gradient} came with rows in strata, and must know every row; expected gradient='minibatch' or "
+            "'control-variates' there"
+        )
 
 
 def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
@@ -335,64 +437,111 @@ def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
     return None
 
 
-def _check_numbers(stepsize: Any, moving: PyTree, position: PyTree) -> None:
+def _check_stepsize(stepsize: Any, mixed: bool) -> None:
     if isinstance(stepsize, str):
         if stepsize != "auto":
             raise InputError(f"stepsize is {stepsize!r}; expected a positive number, a tree like params, a function, or 'auto'")
-    elif moving is not position and not callable(stepsize) and (isinstance(stepsize, Mapping) or np.shape(stepsize) != ()):
+    elif mixed and not callable(stepsize) and (isinstance(stepsize, Mapping) or np.shape(stepsize) != ()):
         raise InputError(
             f"stepsize is {describe(stepsize)}; whitening mixes the parameters, so they share a step size: expected one number, "
             "or precondition='diagonal', which keeps them apart"
         )
 
 
-def _optimiser(
-    opt_stepsize: Any, n_iters_opt: Any, position: PyTree, precondition: Any, rows: str, stepsize: Any
-) -> PaperOptimiser | None:
-    check_count("n_iters_opt", n_iters_opt)
-    if opt_stepsize is None:
-        return None
-    if precondition is not None or rows == "importance" or isinstance(stepsize, str):
-        raise InputError(
-            "opt_stepsize came with precondition, rows='importance' or stepsize='auto', for which the centre is found at set-up; "
-            "leave opt_stepsize out"
-        )
-    return PaperOptimiser(step_schedule(opt_stepsize, position, "opt_stepsize"), n_iters_opt)
-
-
-def run_whole(setup: Callable[..., Sampler], problem: tuple[Any, ...], specific: dict[str, Any], options: RunOptions) -> Result:
-    """Set up, initialise, run."""
-    _refuse_unknown(options, RunOptions, setup.__name__.removesuffix("_setup"))
-    here: dict[str, Any] = dict(options)
-    running: dict[str, Any] = {
-        name: here.pop(name) for name in ("n_iters", "burn_in", "thin", "keep", "diagnose") if name in here
-    }
-    running["progress"] = here.get("progress", True)
-    seed, n_chains, checkpoint = here.pop("seed", None), here.pop("n_chains", None), here.pop("checkpoint", None)
-    numbers = {"n_iters": 10_000} | {name: value for name, value in running.items() if name != "keep"}
-    check_run_numbers(n_chains=n_chains, **numbers)  # before a set-up that may look at all the data
-    named_keeps(running.get("keep"))
-    seed = None if seed is None else as_key(seed)
-    if checkpoint is None:
-        sampler = setup(*problem, **specific, **here)
-        sampler.check_run(**running)
-        state = sampler.init(seed, n_chains=n_chains, progress=running["progress"])
-        return sampler.run(state, **running)
-    parts = {"n_chains": n_chains} | {name: running.get(name, usual) for name, usual in USUAL.items()}
-    opening = Opening(checkpoint, seed, parts, running)
-    with opening.opened:
-        sampler = setup(*problem, **specific, **here, checkpoint=opening)
-        folder = sampler.folder
-        assert folder is not None
-        begin = partial(sampler.init, folder.key, n_chains=n_chains, progress=running["progress"])
-        state = folder.stage("start", begin, sampler.start)
-        return sampler.run_in(folder, state, **{"n_iters": 10_000, **running})
-
-
-def _refuse_unknown(options: Iterable[str], known: type, name: str) -> None:
+def refuse_unknown(options: Iterable[str], known: type, name: str) -> None:
+    """Refuse options that nobody reads, with the name that was probably meant."""
     names = list(get_type_hints(known))
     for option in options:
         if option not in names:
             close = difflib.get_close_matches(option, names, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(names)}"
             raise InputError(f"{name} got an unknown argument {option!r}; {hint}")
+
+
+# A named sampler is one definition: a signature, a docstring, and the composition that its own arguments make. Its two forms,
+# the whole chain and the set-up, are derived from that.
+
+Arguments = ParamSpec("Arguments")
+PROBLEM = ("log_lik", "dataset", "params", "stepsize")
+_DEFINED: dict[Any, Callable[..., Composition]] = {}
+
+
+def whole_chain(define: Callable[Arguments, Composition]) -> Callable[Arguments, Result]:
+    """The sampler that a definition describes, as one call: set up, initialise, run."""
+
+    @wraps(define)
+    def sampler(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        composition, problem, options = _composed(define, RunOptions, args, kwargs)
+        return _run_whole(composition, problem, options)
+
+    _as_documented(sampler, define, Result)
+    _DEFINED[sampler] = define
+    return sampler
+
+
+def step_by_step(sampler: Callable[Arguments, Result]) -> Callable[Arguments, Sampler]:
+    """The set-up form of a sampler made by `whole_chain`."""
+    define = _DEFINED[sampler]
+
+    def setup(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Sampler:
+        composition, problem, options = _composed(define, None, args, kwargs)
+        return Setup.of(composition, *problem, options=options).build(Nowhere())
+
+    setup.__module__, setup.__name__ = define.__module__, f"{define.__name__}_setup"
+    setup.__qualname__, setup.__doc__ = setup.__name__, _SETUP_DOC.format(name=define.__name__)
+    _as_documented(setup, define, Sampler)
+    return setup
+
+
+_SETUP_DOC = """`{name}` step by step: the same arguments, without those of a run. `init` finds the centre, if there is one.
+
+    >>> import numpy as np, sgmcmc
+    >>> def log_lik(params, batch):
+    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> sampler = sgmcmc.{name}_setup(log_lik, {{"x": np.ones(1000)}}, {{"mu": 0.0}}, 1e-5, minibatch_size=100)
+    >>> state = sampler.step(sampler.init(seed=1))
+    >>> int(state.step)
+    1
+    """
+
+
+def _as_documented(function: Any, define: Callable[..., Composition], returns: type) -> None:
+    function.__signature__ = inspect.signature(define).replace(return_annotation=returns)
+    function.__dict__.pop("__wrapped__", None)
+
+
+def _composed(
+    define: Callable[..., Composition], known: type | None, args: Any, kwargs: Any
+) -> tuple[Composition, tuple[Any, ...], Any]:
+    """The composition that a call's own arguments make, its problem, and its options."""
+    signature = inspect.signature(define)
+    bound = signature.bind(*args, **kwargs)
+    options = bound.arguments.get("options", {})
+    if known is not None:
+        refuse_unknown(options, known, define.__name__)
+    return define(*args, **kwargs), tuple(bound.arguments[name] for name in PROBLEM), options
+
+
+def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunOptions) -> Result:
+    """One request, one setup, one place; what would be refused is refused before there is a folder."""
+    asked: dict[str, Any] = dict(options)
+    seed, checkpoint, allow = (asked.pop(name, None) for name in ("seed", "checkpoint", "allow_version_change"))
+    n_chains = asked.pop("n_chains", None)
+    if n_chains is not None:
+        check_count("n_chains", n_chains)
+    fields = ("n_iters", "burn_in", "thin", "keep", "diagnose")
+    request = Request(**{name: asked.pop(name) for name in fields if name in asked}, progress=asked.get("progress", True))
+    seed = None if seed is None else as_key(seed)
+    setup = Setup.of(composition, *problem, options=asked)  # pyright: ignore[reportArgumentType]: what is left of them
+    params = jax.eval_shape(setup.problem.posterior.transform.to_params, setup.problem.position)
+    request.check_for(params, setup.varies)
+
+    def identity() -> dict[str, str]:
+        check_keeps(request.keeps, params)
+        return setup.identity() | {"n_chains": of_value(n_chains)} | request.texts(params)
+
+    shared = setup.problem.table.spread
+    with open_place(checkpoint, identity, seed, setup.problem.position, shared, bool(allow)) as place:
+        sampler = setup.build(place)
+        begin = partial(sampler.init, place.key, n_chains=n_chains, progress=request.progress)
+        return sampler.carry_out(request, place.stage("start", begin, sampler.like), place)

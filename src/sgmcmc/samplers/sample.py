@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.core.checks import as_key, check_count, draw_seed
+from sgmcmc.checkpoints.places import Place
+from sgmcmc.core.checks import as_key, check_count
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import size, tree_map
 from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.problem.posterior import Posterior
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.result import Result
-from sgmcmc.rows.strata import is_spread
-from sgmcmc.rows.table import Table
-from sgmcmc.samplers.composing import check_problem, identify
+from sgmcmc.run.request import Problem, Request
+from sgmcmc.run.shared_folder import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
 from sgmcmc.tune.survey import take_survey
 
@@ -50,6 +48,7 @@ def sample(
     target_ess: int | None = None,
     seed: Any = None,
     checkpoint: str | Path | None = None,
+    allow_version_change: bool = False,
     progress: Progress = True,
 ) -> Result:
     """Draws from the posterior with nothing to tune: no step size, no minibatch size, no optimiser.
@@ -73,6 +72,7 @@ def sample(
         seed: a whole number or a JAX key; left out, one is drawn and recorded in `settings`.
         checkpoint: a folder in which set-up and draws are kept as they are made. The same call again goes on where it was, and
             `sgmcmc.load` reads it at any time.
+        allow_version_change: go on with a checkpoint of another version of JAX, NumPy or this library; see `RunOptions`.
         progress: True (the default) shows a bar for every stage, False nothing; a function is called with the figures.
 
     >>> import numpy as np, sgmcmc
@@ -92,101 +92,100 @@ def sample(
     if target_ess is not None:
         check_count("target_ess", target_ess)
     seed = None if seed is None else as_key(seed)
-    posterior, arrays, position = check_problem(log_lik, dataset, params, log_prior, constraints, progress)
-    if is_spread(arrays):
+    problem = Problem.of(log_lik, dataset, params, log_prior, constraints, progress)
+    if problem.table.spread:
         raise InputError("sample came with rows in strata; expected a dataset on one process, or a named sampler such as sgldcv")
-    if checkpoint is None:
-        root = as_key(draw_seed()) if seed is None else seed
-        return _sampled(posterior, arrays, position, draws, chains, target_ess, root, progress)
-    values = {"sampler": "sample", "params": params, "constraints": constraints, "draws": draws, "chains": chains}
-    identity = identify(posterior, arrays, params, values)
-    with RunFolder.open(checkpoint, identity, seed, params=position) as folder:
-        return _sampled(posterior, arrays, position, draws, chains, target_ess, folder.key, progress, folder)
-
-
-def _sampled(
-    posterior: Posterior, arrays: Table, position: PyTree, draws: int, chains: int, target_ess: int | None, root: jax.Array,
-    progress: Progress, folder: RunFolder | None = None,
-) -> Result:  # fmt: skip
-    number = int(jax.random.randint(root, (), 0, 2**31 - 100))
-    adaptation = Adaptation(posterior, arrays, position, chains, root, number, progress)
-
-    def stage(name: str, compute: Callable[[], Any]) -> Any:
-        return compute() if folder is None else folder.stage(name, compute, position)
-
-    def trial_of(attempt: int, make: Callable[[], Trial]) -> Trial:
-        if folder is None:
-            return make()
-        return adaptation.unpacked(stage(f"trial {attempt}", lambda: make().packed()))
-
-    survey = stage("survey", lambda: take_survey(posterior, arrays, position, number, progress))
-    trial, attempt, complaint = trial_of(0, lambda: adaptation.adapt(survey)), 0, None
-    while True:
-        part = None if folder is None else folder.sub(f"run {attempt}")
-        attempt += 1
-        try:
-            result = _run(trial, draws, progress, part)
-        except DivergenceError:
-            if trial.round >= ROUNDS:
-                raise
-            trial = trial_of(attempt, partial(adaptation.slower, trial))
-            continue
-        if _made(result) < draws or "fallback" in trial.decisions:
-            break
-        shown = adaptation.shown_by(trial, result)
-        complaint = noise_complaint(shown) or variance_complaint(shown)
-        if complaint is None or trial.round >= ROUNDS:
-            break
-        trial = trial_of(attempt, lambda shown=shown, why=complaint: adaptation.tuned(adaptation.again(shown, why)))
-    if target_ess is not None and _made(result) == draws:
-        result = _extended(trial, result, target_ess, draws, progress, part)
-    if complaint is not None and "unsettled" not in result.decisions:
-        result = replace(result, decisions=unsettled(result.decisions, complaint))
+    asked = {"sampler": "sample", "params": params, "constraints": constraints, "draws": draws, "chains": chains}
+    identity = partial(problem.identity, asked)
+    with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
+        result = _Sampling(problem, draws, chains, target_ess, place, progress).run()
     _warn(result)
     return result
 
 
-def _run(trial: Trial, draws: int, progress: Progress, folder: RunFolder | None) -> Result:
-    affordable = MOST_WORK // (draws * trial.design.source.batch_size * size(trial.sampler.start))
-    thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
-    told = trial.decisions.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
-    sampler = trial.sampler.with_decisions(told)
-    return _first(
-        sampler.run_in(folder, trial.state, draws * thin, thin=thin, diagnose=True, progress=progress, or_more=True), draws
-    )
+@dataclass(frozen=True)
+class _Sampling:
+    """One call of `sample`: trials and runs until the checks pass, each kept in the place."""
 
+    problem: Problem
+    draws: int
+    chains: int
+    target_ess: int | None
+    place: Place
+    progress: Progress
 
-def _extended(trial: Trial, result: Result, target: int, draws: int, progress: Progress, folder: RunFolder | None) -> Result:
-    """More draws from where the run ended, until the effective sample size is reached or the run is too long."""
-    made, thin, sampler = draws, result.decisions["thin"], trial.sampler.with_decisions(result.decisions)
-    while (ess := _least_ess(result)) < target and made < LONGEST_RUN * draws:
-        more = min(max(math.ceil(1.1 * made * (target / max(ess, 1.0) - 1)), 20), LONGEST_RUN * draws - made)
-        made += more
-        if folder is not None:  # the folder has the draws so far
-            whole = sampler.run_in(folder, trial.state, made * thin, thin=thin, diagnose=True, progress=progress, or_more=True)
-            result = _first(whole, made)
-        else:
-            further = sampler.run(result.final_state, more * thin, thin=thin, diagnose=True, progress=progress)
-            result = _joined(result, further)
-        if _made(result) < made:
-            break
-    sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."
-    return replace(result, decisions=result.decisions.and_then("target_ess", ess, sentence))
+    @cached_property
+    def adaptation(self) -> Adaptation:
+        problem, root = self.problem, self.place.key
+        number = int(jax.random.randint(root, (), 0, 2**31 - 100))
+        return Adaptation(problem.posterior, problem.table, problem.position, self.chains, root, number, self.progress)
 
+    def run(self) -> Result:
+        trial, attempt, complaint = self._trial(0, self._first_trial), 0, None
+        while True:
+            part = self.place.sub(f"run {attempt}")
+            attempt += 1
+            try:
+                result = self._drawn(trial, self.draws, part)
+            except DivergenceError:
+                if trial.round >= ROUNDS:
+                    raise
+                trial = self._trial(attempt, partial(self.adaptation.slower, trial))
+                continue
+            if _made(result) < self.draws or "fallback" in trial.decisions:
+                break
+            shown = self.adaptation.shown_by(trial, result)
+            complaint = noise_complaint(shown) or variance_complaint(shown)
+            if complaint is None or trial.round >= ROUNDS:
+                break
+            trial = self._trial(attempt, partial(self._again, shown, complaint))
+        if self.target_ess is not None and _made(result) == self.draws:
+            result = self._extended(trial, result, self.target_ess, part)
+        if complaint is not None and "unsettled" not in result.decisions:
+            result = replace(result, decisions=unsettled(result.decisions, complaint))
+        return result
 
-def _joined(first: Result, then: Result) -> Result:
-    """Two runs of the same chains, one after the other."""
-
-    def join(a: Any, b: Any) -> Any:
-        return np.concatenate([a, b], axis=1)
-
-    pairs = first.pairs
-    if pairs is not None and then.pairs is not None:
-        pairs = replace(
-            pairs, positions=join(pairs.positions, then.pairs.positions), gradients=join(pairs.gradients, then.pairs.gradients)
+    def _first_trial(self) -> Trial:
+        problem, adaptation = self.problem, self.adaptation
+        survey = self.place.stage(
+            "survey",
+            lambda: take_survey(problem.posterior, problem.table, problem.position, adaptation.seed, self.progress),
+            problem.position,
         )
-    settings = then.settings | {"n_iters": first.settings["n_iters"] + then.settings["n_iters"]}
-    return replace(then, draws=tree_map(join, first.draws, then.draws), pairs=pairs, settings=settings, decisions=first.decisions)
+        return adaptation.adapt(survey)
+
+    def _again(self, shown: Trial, complaint: str) -> Trial:
+        return self.adaptation.tuned(self.adaptation.again(shown, complaint))
+
+    def _trial(self, attempt: int, make: Callable[[], Trial]) -> Trial:
+        """A trial, or what is left of one that an earlier process made."""
+        made: list[Trial] = []
+
+        def packed() -> dict[str, Any]:
+            made.append(make())
+            return made[0].packed()
+
+        found = self.place.stage(f"trial {attempt}", packed, self.problem.position)
+        return made[0] if made else self.adaptation.unpacked(found)
+
+    def _drawn(self, trial: Trial, draws: int, place: Place) -> Result:
+        """The first so many draws; the place may have more, from a call that asked for more."""
+        affordable = MOST_WORK // (self.draws * trial.design.source.batch_size * size(trial.sampler.like))
+        thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
+        told = trial.decisions.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
+        request = Request(draws * thin, thin=thin, diagnose=True, progress=self.progress, or_more=True)
+        return _first(trial.sampler.with_decisions(told).carry_out(request, trial.state, place), draws)
+
+    def _extended(self, trial: Trial, result: Result, target: int, place: Place) -> Result:
+        """More draws, until the effective sample size is reached or the run is too long: the place has those so far."""
+        made, most = self.draws, LONGEST_RUN * self.draws
+        while (ess := _least_ess(result)) < target and made < most:
+            made = min(made + max(math.ceil(1.1 * made * (target / max(ess, 1.0) - 1)), 20), most)
+            result = self._drawn(trial, made, place)
+            if _made(result) < made:
+                break
+        sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."
+        return replace(result, decisions=result.decisions.and_then("target_ess", ess, sentence))
 
 
 def _first(result: Result, draws: int) -> Result:

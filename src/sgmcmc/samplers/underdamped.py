@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from sgmcmc.algorithms.dynamics.baoa import BAOA
+from sgmcmc.algorithms.kernel import Dynamics
 from sgmcmc.core.types import Dataset, LogLik, PyTree
-from sgmcmc.results.result import Result
-from sgmcmc.run.sampler import Sampler
-from sgmcmc.samplers.composing import RunOptions, SetupOptions, run_whole, set_up, underdamped
+from sgmcmc.samplers.article import learning
+from sgmcmc.samplers.composing import Composition, RunOptions, about_centre, step_by_step, whole_chain
 
 
+@whole_chain
 def baoa(
     log_lik: LogLik,
     dataset: Dataset,
@@ -20,7 +22,7 @@ def baoa(
     noise_estimate: str | None = None,
     noise_warmup: int = 1000,
     **options: Unpack[RunOptions],
-) -> Result:
+) -> Composition:
     """Underdamped Langevin dynamics, one gradient per step, with no discretisation error on a Gaussian.
 
     ν += ε ĝ(θ); θ += ν/2; ν' = (1-α) ν + N(0, (1 - (1-α)²) ε); θ' = θ + ν'/2.
@@ -49,33 +51,14 @@ def baoa(
 
     Reference: Leimkuhler and Matthews (2013), Applied Mathematics Research eXpress; the order of its four parts names it.
     """
-    specific = {"alpha": alpha, "noise_estimate": noise_estimate, "noise_warmup": noise_warmup}
-    return run_whole(baoa_setup, (log_lik, dataset, params, stepsize), specific, options)
+    dynamics, told = underdamped(alpha, noise_estimate, noise_warmup)
+    return Composition("baoa", dynamics, told=told)
 
 
-def baoa_setup(
-    log_lik: LogLik,
-    dataset: Dataset,
-    params: PyTree,
-    stepsize: Any,
-    *,
-    alpha: Any = 0.5,
-    noise_estimate: str | None = None,
-    noise_warmup: int = 1000,
-    **options: Unpack[SetupOptions],
-) -> Sampler:
-    """`baoa` step by step: the same arguments, without those of a run.
-
-    >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> sampler = sgmcmc.baoa_setup(log_lik, {"x": np.ones(1000)}, {"mu": 0.0}, 1e-4, minibatch_size=100)
-    >>> state = sampler.step(sampler.init(seed=1))
-    """
-    dynamics, told = underdamped(alpha, noise_estimate, noise_warmup), {"alpha": alpha, "noise_estimate": noise_estimate}
-    return set_up("baoa", log_lik, dataset, params, stepsize, dynamics, options, told, variance=noise_estimate == "fisher")
+baoa_setup = step_by_step(baoa)
 
 
+@whole_chain
 def baoacv(
     log_lik: LogLik,
     dataset: Dataset,
@@ -88,7 +71,7 @@ def baoacv(
     noise_estimate: str | None = None,
     noise_warmup: int = 1000,
     **options: Unpack[RunOptions],
-) -> Result:
+) -> Composition:
     """Underdamped Langevin dynamics with control variates: the update of `baoa`, the gradients of `sgldcv`.
 
     With `precondition="laplace"`, `rows="importance"` and `noise_estimate="fisher"` these are the chains of `sample`.
@@ -115,32 +98,17 @@ def baoacv(
 
     Reference: that of `baoa`; section 3.4 of the paper.
     """
-    specific = {"opt_stepsize": opt_stepsize, "n_iters_opt": n_iters_opt, "alpha": alpha}
-    noise = {"noise_estimate": noise_estimate, "noise_warmup": noise_warmup}
-    return run_whole(baoacv_setup, (log_lik, dataset, params, stepsize), specific | noise, options)
+    dynamics, told = underdamped(alpha, noise_estimate, noise_warmup)
+    return about_centre(Composition("baoacv", dynamics, told=told), opt_stepsize, n_iters_opt)
 
 
-def baoacv_setup(
-    log_lik: LogLik,
-    dataset: Dataset,
-    params: PyTree,
-    stepsize: Any,
-    opt_stepsize: Any = None,
-    *,
-    n_iters_opt: int = 10_000,
-    alpha: Any = 0.5,
-    noise_estimate: str | None = None,
-    noise_warmup: int = 1000,
-    **options: Unpack[SetupOptions],
-) -> Sampler:
-    """`baoacv` step by step: the same arguments, without those of a run. `init` finds the centre.
+baoacv_setup = step_by_step(baoacv)
 
-    >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> sampler = sgmcmc.baoacv_setup(log_lik, {"x": np.ones(1000)}, {"mu": 0.0}, 1e-5, minibatch_size=100)
-    >>> state = sampler.step(sampler.init(seed=1))
-    """
-    dynamics, told = underdamped(alpha, noise_estimate, noise_warmup), {"alpha": alpha, "noise_estimate": noise_estimate}
-    variance, centre = noise_estimate == "fisher", (opt_stepsize, n_iters_opt)
-    return set_up("baoacv", log_lik, dataset, params, stepsize, dynamics, options, told, centre=centre, variance=variance)
+
+def underdamped(alpha: Any, noise_estimate: str | None, noise_warmup: int) -> tuple[Dynamics, dict[str, Any]]:
+    """The dynamics of BAOA that its arguments ask for, and these for the record."""
+    warmup = learning(noise_estimate, noise_warmup)
+    return BAOA(alpha, corrected=warmup > 0, warmup=warmup), {"alpha": alpha, "noise_estimate": noise_estimate}
+
+
+__test__ = {name: thing for name, thing in list(globals().items()) if name.startswith("baoa")}  # doctests of made functions

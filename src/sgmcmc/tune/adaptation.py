@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.core.checks import seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar, Progress
@@ -24,15 +24,17 @@ from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.diagnostics import autocorrelation_time, flat_draws
 from sgmcmc.results.inflation import direction_inflation
-from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, Trace, paired_numbers
+from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.table import Table
 from sgmcmc.run.loop import Outcome
-from sgmcmc.run.passes import full_gradient
-from sgmcmc.run.sampler import Prepared, Sampler
+from sgmcmc.run.passes import FullPasses
+from sgmcmc.run.request import Request
+from sgmcmc.run.sampler import Sampler
 from sgmcmc.tune.design import NOISE, Design, control_variates, plain_gradients
 from sgmcmc.tune.pilot import FEW_POINTS, NOISE_POINTS, Pilot
+from sgmcmc.tune.starts import Given
 from sgmcmc.tune.survey import Survey, dense_whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
@@ -115,9 +117,8 @@ class Adaptation:
 
     def sampler(self, design: Design) -> Sampler:
         """The sampler that a design describes."""
-        prepared = Prepared(design.whitening.zero(), design.est_state)
         settings = design.settings | {"seed": seed_number(jax.random.key_data(self.root))}
-        return Sampler("sample", design.kernel, design.source, self.start, settings, None, prepared)
+        return Sampler("sample", design.kernel, design.source, self.start, start_of(design), settings)
 
     def adapt(self, survey: Survey) -> Trial:
         """Rounds of design and trial, until the checks pass or there are no more."""
@@ -166,8 +167,8 @@ class Adaptation:
             state = with_variance(sampler.init(self._key(number), n_chains=self.chains, progress=False), design.variance)
             outcome = self._run(sampler, sampler.scatter(state, scatter), warm_up, TRIAL)
             stride = self._pairs.thin
-            positions, gradients = (flat_draws(outcome.values[1][name], True) for name in ("position", "gradient"))
-            lost = outcome.failed_at is not None or (design.centred and np.abs(positions).max() > FAR)
+            positions, gradients = (flat_draws(outcome.values["pairs"][name], True) for name in ("position", "gradient"))
+            lost = outcome.attempted is not None or (design.centred and np.abs(positions).max() > FAR)
             if not lost:
                 noise = self.noise(design, positions)
                 told = told + design.decisions
@@ -190,8 +191,9 @@ class Adaptation:
         return jax.random.fold_in(self.root, 1000 + number)
 
     def _run(self, sampler: Sampler, state: State, warm_up: int, trial: int) -> Outcome:
-        with Bar(self.progress, "warm-up", warm_up + trial) as bar:
-            return sampler.loop.run(state, trial, warm_up, 1, (Trace(), self._pairs), bar).whole()
+        request = Request(trial, warm_up, keep={"pairs": self._pairs})
+        with Bar(self.progress, "warm-up", request.total) as bar:
+            return sampler.loop.trial(state, request, bar)
 
     def shown_by(self, trial: Trial, result: Result) -> Trial:
         """The same chains, judged by a whole run; of models too large to keep all pairs of it, by their trial."""
@@ -215,9 +217,7 @@ class Adaptation:
         """A centre at the chains' mean: one pass over the data."""
         whitening = trial.design.whitening
         z = split(jnp.asarray(trial.states.mean(axis=0), float), whitening.zero())
-        with Bar(self.progress, "full gradient", self.posterior.n_rows, "row") as bar:
-            gradient = full_gradient(self.posterior, whitening.leave(z), self.arrays, bar)
-        return Centre(whitening.leave(z), gradient, jnp.asarray(np.nan, float), jnp.asarray(True))
+        return ControlVariate().init(self.posterior, whitening.leave(z), FullPasses(self.arrays, self.progress))
 
     def rescaled(self, trial: Trial) -> tuple[np.ndarray, Whitening]:
         """Scales by the chains' covariance, drawn towards those before as long as the draws are few; and the matrix (or
@@ -242,19 +242,24 @@ class Adaptation:
         states = some(trial.states - trial.states.mean(axis=0))
         design = control_variates(self.pilot, centre, whitening, self.chains, self.seed + 5, self.progress, before, states)
         if design.source.batch_size == before.source.batch_size and design.eps == before.eps and design.centred:
-            sampler = trial.sampler.with_source(design.source, Prepared(design.whitening.zero(), design.est_state))
+            sampler = trial.sampler.with_source(design.source, start_of(design))
         else:
             sampler = self.sampler(design)
         state = sampler.init(self._key(ROUNDS + 1 + trial.round), n_chains=self.chains, progress=False)
         over = jax.vmap(lambda z: design.whitening.enter(before.whitening.leave(z)))
         state = sampler.moved(with_variance(state, design.variance), over(trial.state.position))
         outcome = self._run(sampler, state, 0, SETTLING)
-        if outcome.failed_at is not None:
+        if outcome.attempted is not None:
             return trial
         told = trial.decisions.and_then("centre", "mean", "Centre and rows were then chosen anew, by where the chains are.")
         if design.source.batch_size != before.source.batch_size:
             told = told + design.decisions
         return replace(trial, sampler=sampler, design=design, state=outcome.state, decisions=told)
+
+
+def start_of(design: Design) -> Given:
+    """Where the chains of a design start: at its centre."""
+    return Given(design.whitening.zero(), design.est_state)
 
 
 def noise_complaint(trial: Trial) -> str | None:

@@ -20,7 +20,7 @@ from sgmcmc.algorithms.dynamics.baoa import BAOA, noise_amplification
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
-from sgmcmc.algorithms.kernel import Kernel
+from sgmcmc.algorithms.kernel import Estimator, Kernel
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.progress import Progress
 from sgmcmc.core.trees import flat, size, split, tree_map
@@ -121,10 +121,10 @@ class Design:
         state, choice, n = packed["est_state"], packed["choice"], packed["batch_size"]
         if isinstance(choice, dict):
             choice = Importance(arrays, choice["probabilities"])
-        estimator = Whitened(ControlVariate(posterior) if isinstance(state.inner, Centre) else Minibatch(posterior))
+        gradient = ControlVariate() if isinstance(state.inner, Centre) else Minibatch()
         source = make_source(arrays, n, packed["rows"]) if choice is None else choice.source(n)
         told, eps, friction = packed["decisions"], packed["eps"], packed["friction"]
-        design = _baoa(estimator, state, source, packed["variance"], choice, told, eps, friction)
+        design = _baoa(posterior, gradient, state, source, packed["variance"], choice, told, eps, friction)
         return replace(design, amplification=packed["amplification"], decisions=told)
 
     def noise_share(self, per_row: np.ndarray) -> float:
@@ -171,7 +171,8 @@ def control_variates(
     if isinstance(choice, Pool):
         told = told + price(choice, loudest(noise.drawn))
     return _baoa(
-        Whitened(ControlVariate(posterior)),
+        posterior,
+        ControlVariate(),
         WhitenedState(whitening, whitened_centre(centre, whitening)),
         choice.source(n),
         per_row / n,
@@ -204,7 +205,7 @@ def full_gradients(posterior: Posterior, arrays: Table, whitening: Whitening, ne
         "centre, so exact gradients are cheaper.",
     )
     state, silence = WhitenedState(whitening, ()), np.zeros(size(whitening.origin))
-    return _baoa(Whitened(Minibatch(posterior)), state, AllRows(arrays, n_rows), silence, None, told, eps)
+    return _baoa(posterior, Minibatch(), state, AllRows(arrays, n_rows), silence, None, told, eps)
 
 
 def plain_gradients(posterior: Posterior, arrays: Table, whitening: Whitening, seed: int, why: str) -> Design:
@@ -225,12 +226,12 @@ def plain_gradients(posterior: Posterior, arrays: Table, whitening: Whitening, s
     told = Decisions().and_then("fallback", why, f"No control variates: {why}. The chains use plain minibatch gradients instead.")
     told = told.and_then("minibatch_size", n, f"Each step looks at {n:,} of the {n_rows:,} rows, drawn at random.")
     state, source = WhitenedState(scales, ()), make_source(arrays, n, usual_rows(arrays))
-    return _baoa(Whitened(Minibatch(posterior)), state, source, variance, None, told, eps, friction)
+    return _baoa(posterior, Minibatch(), state, source, variance, None, told, eps, friction)
 
 
 def _baoa(
-    estimator: Whitened, est_state: WhitenedState, source: Source, variance: np.ndarray, choice: Choice | None,
-    told: Decisions, eps: float, friction: float = FRICTION,
+    posterior: Posterior, gradient: Estimator, est_state: WhitenedState, source: Source, variance: np.ndarray,
+    choice: Choice | None, told: Decisions, eps: float, friction: float = FRICTION,
 ) -> Design:  # fmt: skip
     """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known everywhere."""
     whitening = est_state.whitening
@@ -246,8 +247,9 @@ def _baoa(
         f"The step is {math.sqrt(eps):.2g}, in variables in which the posterior's steepest direction has standard deviation 1 "
         f"({kind}), and the momentum loses {friction:.0%} of itself per step.",
     )
-    dynamics = BAOA(all_of_it(friction), curvature, corrected=estimator.centred)
-    kernel = Kernel(estimator, dynamics, Schedule(all_of_it(eps), None, ("z",) * len(jax.tree.leaves(like))))
+    dynamics = BAOA(all_of_it(friction), curvature, corrected=gradient.centred)
+    schedule = Schedule(all_of_it(eps), None, ("z",) * len(jax.tree.leaves(like)))
+    kernel = Kernel(posterior, Whitened(gradient), dynamics, schedule)
     amplification = float(noise_amplification(eps, friction, curvature))
     return Design(kernel, source, est_state, variance, amplification, eps, friction, choice, told)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.gradients.whitened import WhitenedState, whitened_centre
 from sgmcmc.algorithms.kernel import Dynamics
 from sgmcmc.algorithms.laws import Directions, added_by_step, directions, inflation, largest_step, representative
-from sgmcmc.checkpoints.folder import RunFolder
+from sgmcmc.checkpoints.places import Place
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.core.trees import join, size, tree_map
@@ -24,10 +22,9 @@ from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.table import Table
-from sgmcmc.run.shared_folder import SharedFolder
 from sgmcmc.tune.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.tune.pilot import Pilot, posterior_points
-from sgmcmc.tune.starts import warn_of_distance
+from sgmcmc.tune.starts import Surveyed, warn_of_distance
 from sgmcmc.tune.survey import Survey, dense_whitening, take_survey
 
 SEED = 0
@@ -58,27 +55,15 @@ class Preparation:
     choice: Importance | None
 
     @property
-    def position(self) -> PyTree:
+    def start(self) -> Surveyed:
         """Where chains start: at the centre."""
-        if self.whitening is not None:
-            return self.whitening.zero()
-        assert self.survey is not None
-        return self.survey.centre.position
+        return Surveyed(None if self.survey is None else self.survey.centre, self.whitening)
 
-    @property
-    def est_state(self) -> PyTree:
-        """What the estimator carries."""
-        centre: Any = ()
-        if self.centred:
-            assert self.survey is not None
-            centre = self.survey.centre if self.whitening is None else whitened_centre(self.survey.centre, self.whitening)
-        return centre if self.whitening is None else WhitenedState(self.whitening, centre)
-
-    def choose(self, make_dynamics: Callable[[PyTree], Dynamics], rows: int | None) -> tuple[float, int, Decisions]:
+    def choose(self, dynamics: Dynamics, rows: int | None) -> tuple[float, int, Decisions]:
         """The largest step size that adds no more than `ALLOWED` to a variance; and, where `rows` is None, the minibatch."""
         shape, per_row = self._shape()
         try:
-            dynamics, n_rows = make_dynamics(jnp.zeros(())), self.posterior.n_rows
+            dynamics, n_rows = dynamics.fitted(jnp.zeros(())), self.posterior.n_rows
         except InputError as error:
             raise InputError(
                 "stepsize='auto' came with an alpha or a for each parameter; expected one number for all, or your own stepsize"
@@ -126,56 +111,56 @@ class Preparation:
         return back.T @ back, back.T @ noise @ back
 
 
-def prepared_in(
-    folder: RunFolder | SharedFolder | None, posterior: Posterior, arrays: Table, centred: bool, *others: Any
-) -> Preparation | None:
-    """`prepare`, or what it found when the run in a folder began."""
-    if folder is None:
-        return prepare(posterior, arrays, centred, *others)
+@dataclass(frozen=True)
+class Wishes:
+    """What a sampler may ask for at set-up.
 
-    def compute() -> Any:
-        found = prepare(posterior, arrays, centred, *others)
-        if found is None:
-            return None
-        weights = None if found.choice is None else found.choice.probabilities
-        return {"survey": found.survey, "whitening": found.whitening, "probabilities": weights}
+    Attributes:
+        precondition: as the user gave it.
+        own: the user's own whitening, if that is what it is.
+        importance: whether rows are to be drawn by how much they matter.
+        auto: whether the step size is to be chosen.
+        centred: whether the estimator needs a centre.
+    """
 
-    saved = folder.stage("preparation", compute, others[0])
-    if saved is None:
-        return None
-    choice = None if saved["probabilities"] is None else Importance(arrays, saved["probabilities"])
-    return Preparation(posterior, arrays, centred, saved["survey"], saved["whitening"], choice)
+    precondition: Any
+    own: Whitening | None
+    importance: bool
+    auto: bool
+    centred: bool
 
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to prepare."""
+        return self.precondition is not None or self.importance or self.auto
 
-def prepare(
-    posterior: Posterior,
-    arrays: Table,
-    centred: bool,
-    start: PyTree,
-    precondition: Any,
-    own: Whitening | None,
-    importance: bool,
-    auto: bool,
-    progress: Progress,
-) -> Preparation | None:
-    """The survey that the options ask for, or None where they ask for nothing. `own` is the user's whitening, if any."""
-    if precondition is None and not (importance or auto):
-        return None
-    survey = None
-    if own is None or centred or auto:
-        survey = take_survey(posterior, arrays, start, SEED, progress, precondition == "diagonal" if own is None else False)
-    whitening = own
-    if survey is not None:
-        if not bool(survey.centre.converged):
-            warn_of_distance(float(survey.centre.distance))
-        whitening = _at_the_mode(survey, own, precondition)
-    choice = None
-    if importance:
-        assert survey is not None
-        pilot = Pilot(posterior, arrays, centred)
-        with Bar(progress, "row weights", posterior.n_rows, "row") as bar:
-            choice = Importance(arrays, pilot.probabilities(survey.whitening, pilot.points(size(start), SEED), bar))
-    return Preparation(posterior, arrays, centred, survey, whitening, choice)
+    def prepare(self, posterior: Posterior, table: Table, start: PyTree, place: Place, progress: Progress) -> Preparation:
+        """What follows from a look at the posterior, or what did when the run in a place began."""
+
+        def compute() -> dict[str, Any]:
+            survey, whitening, choice = self._look(posterior, table, start, progress)
+            return {"survey": survey, "whitening": whitening, "probabilities": None if choice is None else choice.probabilities}
+
+        found = place.stage("preparation", compute, start)
+        choice = None if found["probabilities"] is None else Importance(table, found["probabilities"])
+        return Preparation(posterior, table, self.centred, found["survey"], found["whitening"], choice)
+
+    def _look(
+        self, posterior: Posterior, table: Table, start: PyTree, progress: Progress
+    ) -> tuple[Survey | None, Whitening | None, Importance | None]:
+        survey, whitening, choice = None, self.own, None
+        if self.own is None or self.centred or self.auto:
+            diagonal = self.own is None and self.precondition == "diagonal"
+            survey = take_survey(posterior, table, start, SEED, progress, diagonal)
+            if not bool(survey.centre.converged):
+                warn_of_distance(float(survey.centre.distance))
+            whitening = _at_the_mode(survey, self.own, self.precondition)
+        if self.importance:
+            assert survey is not None
+            pilot = Pilot(posterior, table, self.centred)
+            with Bar(progress, "row weights", posterior.n_rows, "row") as bar:
+                choice = Importance(table, pilot.probabilities(survey.whitening, pilot.points(size(start), SEED), bar))
+        return survey, whitening, choice
 
 
 def _at_the_mode(survey: Survey, own: Whitening | None, precondition: Any) -> Whitening | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar, Progress
@@ -18,7 +18,7 @@ from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
-from sgmcmc.run.passes import compiled, full_gradient, full_sum
+from sgmcmc.run.passes import FullPasses, compiled, full_sum
 from sgmcmc.tune.mode import LARGEST_DENSE, TOLERANCE, as_tree, find_mode, fisher_information, keeps_climbing, prior_curvature
 
 
@@ -55,14 +55,13 @@ def take_survey(
             "probably improper. Data that a plane separates do this to a logistic regression with a flat prior. Give a proper "
             "log_prior, such as lambda params: -0.5 * (params['beta'] ** 2).sum()"
         )
-    with Bar(progress, "full gradient", posterior.n_rows, "row") as bar:
-        gradient = full_gradient(posterior, mode.position, arrays, bar)
-    centre = Centre(mode.position, gradient, jnp.asarray(mode.distance, float), jnp.asarray(mode.converged))
+    centre = ControlVariate().init(posterior, mode.position, FullPasses(arrays, progress))
+    centre = replace(centre, distance=jnp.asarray(mode.distance, float), converged=jnp.asarray(mode.converged))
     precision, kind = curvature_at(posterior, arrays, mode.position, seed, progress, diagonal)
     if not mode.converged and kind == "hessian":  # a perfect fit has no Fisher information, yet a Hessian
-        slope = flat(gradient) + flat(jax.grad(posterior.log_density_prior)(mode.position))
+        slope = flat(centre.gradient) + flat(posterior.prior_gradient(mode.position))
         distance = float(slope @ np.linalg.solve(precision, slope)) / len(slope)
-        centre = Centre(mode.position, gradient, jnp.asarray(distance, float), jnp.asarray(distance < TOLERANCE))
+        centre = replace(centre, distance=jnp.asarray(distance, float), converged=jnp.asarray(distance < TOLERANCE))
     return Survey(centre, precision, kind, mode.passes)
 
 
@@ -146,18 +145,6 @@ def negative_hessian(posterior: Posterior, position: PyTree, rows: Rows) -> jax.
         return flat(jax.grad(posterior.sum_of_rows)(split(x, position), rows))
 
     return -jax.jacfwd(gradient)(flat(position))
-
-
-def along(posterior: Posterior, position: PyTree, direction: jax.Array, rows: Rows) -> jax.Array:
-    """-∇²Σℓ over a block of rows, times a vector."""
-    gradient = jax.grad(posterior.sum_of_rows)
-    return -flat(jax.jvp(lambda p: gradient(p, rows), (position,), (split(direction, position),))[1])
-
-
-def prior_along(posterior: Posterior, position: PyTree, direction: jax.Array) -> jax.Array:
-    """-∇² of the log prior, times a vector."""
-    gradient = jax.grad(posterior.log_density_prior)
-    return -flat(jax.jvp(gradient, (position,), (split(direction, position),))[1])
 
 
 def is_indefinite(likelihood: np.ndarray, prior: np.ndarray) -> bool:

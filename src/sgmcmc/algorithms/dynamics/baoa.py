@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import jax.numpy as jnp
+import numpy as np
 
-from sgmcmc.algorithms.dynamics.momentum import _Persistent, left
+from sgmcmc.algorithms.dynamics.momentum import Persistent, left
 from sgmcmc.algorithms.kernel import Motion
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree
+from sgmcmc.problem.schedules import per_parameter
 
 
 @dataclass(frozen=True)
-class BAOA(_Persistent):
+class BAOA(Persistent):
     """Underdamped Langevin: kick, half a drift, friction, half a drift.
 
     ν += ε ĝ(θ);  θ += ν/2;  ν' = (1-α) ν + N(0, (1 - (1-α)²)(1 - κV) ε);  θ' = θ + ν'/2, where κ = ε (2-α) / (4α (1 - εA/4)).
@@ -25,10 +27,16 @@ class BAOA(_Persistent):
     0, which is right to first order in ε, a fraction κV εA/(4 - εA) is left.
     """
 
-    alpha: PyTree
+    alpha: PyTree = 0.5
     curvature: float = 0.0
     corrected: bool = False
     warmup: int = 0
+
+    def fitted(self, position: PyTree) -> Self:
+        return replace(self, alpha=per_parameter(self.alpha, position, "alpha", below=np.nextafter(1.0, 2.0)))
+
+    def on_unit_ball(self) -> Self:
+        return replace(self, curvature=1.0)
 
     @property
     def carries_variance(self) -> bool:

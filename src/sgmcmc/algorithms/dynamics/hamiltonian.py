@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 
-from sgmcmc.algorithms.dynamics.momentum import _Persistent, left, momentum
+from sgmcmc.algorithms.dynamics.momentum import Persistent, left, momentum
 from sgmcmc.algorithms.kernel import Dynamics, Motion
+from sgmcmc.core.checks import check_count
+from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree
+from sgmcmc.problem.schedules import per_parameter
 
 
 @dataclass(frozen=True)
 class _Resampled(Dynamics):
     """Hamiltonian dynamics whose momentum is drawn anew, ν ~ N(0, ε), before every L leaps."""
 
-    alpha: PyTree
-    L: int
+    alpha: PyTree = 0.01
+    L: int = 5
 
     refreshes: ClassVar[bool] = True
 
     @property
     def leaps(self) -> int:
         return self.L
+
+    def fitted(self, position: PyTree) -> Self:
+        return replace(self, alpha=per_parameter(self.alpha, position, "alpha", below=1.0), L=check_count("L", self.L))
 
     def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
         return {"momentum": momentum(eps, noise)}
@@ -59,6 +65,11 @@ class PaperHamiltonian(_Resampled):
     With the momentum drawn anew every L leaps its variance tends to L/(L-1) of the truth.
     """
 
+    def fitted(self, position: PyTree) -> Self:
+        if self.L == 1:
+            raise InputError("scheme='paper' with L=1 never uses the gradient; expected L of at least 2, or scheme='symmetric'")
+        return super().fitted(position)
+
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         return replace(motion, position=tree_map(jnp.add, motion.position, motion.auxiliary["momentum"]))
 
@@ -71,15 +82,18 @@ class PaperHamiltonian(_Resampled):
 
 
 @dataclass(frozen=True)
-class PersistentHamiltonian(_Persistent):
+class PersistentHamiltonian(Persistent):
     """SGHMC whose momentum is never drawn anew: ν' = (1-α) ν + ε ĝ(θ) + N(0, 2(α-β̂)ε);  θ' = θ + ν'.
 
     β̂ = εV̄/2, where V̄ is the running mean, over the first `warmup` iterations, of the estimator's own variance;
     it is 0 where `warmup` is 0. It stays below α, so that some noise is always injected.
     """
 
-    alpha: PyTree
+    alpha: PyTree = 0.01
     warmup: int = 0
+
+    def fitted(self, position: PyTree) -> Self:
+        return replace(self, alpha=per_parameter(self.alpha, position, "alpha", below=1.0))
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         def kick(v: Any, g: Any, e: Any, z: Any, alpha: Any, share: Any) -> Any:

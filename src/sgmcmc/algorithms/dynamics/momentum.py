@@ -12,7 +12,7 @@ from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree
 
 
-class _Persistent(Dynamics):
+class Persistent(Dynamics):
     """Dynamics that never draw their momentum anew, and may carry an estimate of the gradient noise, to inject as much less.
 
     The estimate is the running mean of the estimator's own variance over the first `warmup` iterations; with 0 it stays as it

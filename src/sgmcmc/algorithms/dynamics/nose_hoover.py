@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 
@@ -11,13 +11,18 @@ from sgmcmc.algorithms.dynamics.momentum import momentum, rescale_momentum
 from sgmcmc.algorithms.kernel import Dynamics, Motion
 from sgmcmc.core.trees import tree_map
 from sgmcmc.core.types import PyTree
+from sgmcmc.problem.schedules import per_parameter
 
 
 @dataclass(frozen=True)
 class NoseHoover(Dynamics):
     """SGNHT: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2aε);  α' = α + (ν'·ν'/p - ε), one α per named parameter."""
 
-    a: PyTree
+    a: PyTree = 0.01
+    thermostat: ClassVar[str | None] = "thermostat"
+
+    def fitted(self, position: PyTree) -> Self:
+        return replace(self, a=per_parameter(self.a, position, "a"))
 
     def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
         return {"momentum": momentum(eps, noise), "thermostat": tree_map(jnp.mean, self.a)}

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
-from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
-from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.kernel import Estimator
 from sgmcmc.core.types import Batch, PyTree
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening, whitened
@@ -24,30 +24,36 @@ class WhitenedState:
 
 
 @dataclass(frozen=True)
-class Whitened:
+class Whitened(Estimator):
     """Any estimator in the variables z of a whitening."""
 
-    inner: Minibatch | ControlVariate
+    inner: Estimator
 
     @property
-    def posterior(self) -> Posterior:
-        return self.inner.posterior
-
-    @property
-    def centred(self) -> bool:
+    def centred(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]: as its estimator says
         return self.inner.centred
 
     @property
-    def axis(self) -> str | None:
-        return self.inner.axis
+    def per_chain(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.per_chain
 
-    def posterior_at(self, est_state: WhitenedState) -> Posterior:
-        return whitened(self.inner.posterior, est_state.whitening)
+    @property
+    def knows_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.knows_rows
 
-    def estimate(self, position: PyTree, batch: Batch, est_state: WhitenedState) -> tuple[PyTree, PyTree, dict[str, Any]]:
-        estimator = replace(self.inner, posterior=self.posterior_at(est_state))
-        gradient, inner, stats = estimator.estimate(position, batch, est_state.inner)
-        return gradient, replace(est_state, inner=inner), stats
+    @property
+    def chain_axes(self) -> PyTree:
+        axes: Any = (None, self.inner.chain_axes)
+        return WhitenedState(*axes) if self.per_chain else None
+
+    def posterior_at(self, posterior: Posterior, state: WhitenedState) -> Posterior:
+        return whitened(posterior, state.whitening)
+
+    def estimate(
+        self, posterior: Posterior, position: PyTree, batch: Batch, state: WhitenedState
+    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+        gradient, inner, stats = self.inner.estimate(self.posterior_at(posterior, state), position, batch, state.inner)
+        return gradient, replace(state, inner=inner), stats
 
 
 def whitened_centre(centre: Centre, whitening: Whitening) -> Centre:

@@ -1,0 +1,59 @@
+"""SAGA: control variates whose centre is, for every row, the chain's own last visit to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from sgmcmc.algorithms.kernel import Estimator, Passes
+from sgmcmc.core.trees import tree_map
+from sgmcmc.core.types import Batch, PyTree
+from sgmcmc.problem.posterior import Posterior
+
+
+@dataclass(frozen=True)
+class SAGA(Estimator):
+    """∇log p(θ) + Σ_all g_i + Σ_S w_i [∇ℓ_i(θ) - g_i], then g_i = ∇ℓ_i(θ) for the rows i of the minibatch S.
+
+    g_i is the gradient of row i where the chain was when it last looked at that row; at first, where it started. Given these the
+    estimate is unbiased, and as the chain stays near where it has been, its noise is small without a mode to search for. A step
+    costs O(n), however many rows there are. The table of all g_i is rows × parameters, for each chain.
+
+    Reference: Dubey, Reddi, Póczos, Smola, Xing and Williamson (2016), Variance reduction in stochastic gradient Langevin
+    dynamics; Defazio, Bach and Lacoste-Julien (2014).
+
+    >>> import numpy as np, sgmcmc
+    >>> def log_lik(params, batch):
+    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> data = {"x": np.random.default_rng(0).normal(size=1000)}
+    >>> sampler = sgmcmc.sampler_setup(log_lik, data, {"mu": 0.0}, 1e-4, gradient=sgmcmc.algorithms.SAGA(), minibatch_size=10)
+    >>> state = sampler.init(seed=1, n_chains=2)
+    >>> state.estimator["table"]["mu"].shape
+    (2, 1000)
+    """
+
+    per_chain = True
+    knows_rows = True
+
+    def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> dict[str, PyTree]:
+        table = passes.each(Posterior.row_gradients, posterior, position)
+        return {"table": table, "sum": tree_map(lambda g: jnp.sum(g, axis=0), table)}
+
+    def estimate(
+        self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]
+    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+        rows = posterior.row_gradients(position, batch.rows)
+        before = tree_map(lambda g: g.at[batch.index].get(mode="promise_in_bounds"), state["table"])
+        change = tree_map(jnp.subtract, rows, before)
+        weights = jnp.broadcast_to(batch.weight, batch.index.shape)
+        noisy = tree_map(lambda c: jnp.tensordot(weights, c, axes=1), change)
+        gradient = tree_map(lambda *terms: sum(terms), posterior.prior_gradient(position), state["sum"], noisy)
+        table = tree_map(lambda g, r: _written(g, batch.index, r), state["table"], rows)
+        total = tree_map(lambda s, c: s + jnp.sum(c, axis=0), state["sum"], change)
+        return gradient, {"table": table, "sum": total}, {}
+
+
+def _written(table: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
+    return table.at[index].set(rows, mode="promise_in_bounds", unique_indices=True)

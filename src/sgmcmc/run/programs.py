@@ -1,0 +1,213 @@
+"""What is compiled: a chunk of iterations, single steps, and looks at one minibatch; for one device or a mesh of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+from sgmcmc.algorithms.kernel import Kernel, row_keys, step_noise
+from sgmcmc.core.trees import all_finite, pick, size, split, where
+from sgmcmc.core.types import Batch, PyTree, State
+from sgmcmc.results.keeps import Keep, seen_by
+from sgmcmc.rows.sources import Source
+from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
+
+
+@dataclass(frozen=True, eq=False)
+class Programs:
+    """The programs of a kernel. Data are arguments of theirs, so they serve every source of the same kind and sizes.
+
+    Attributes:
+        kernel: what one iteration is.
+        source: how minibatches are taken, traced.
+        strata: the mesh over which the source's strata lie, if it has any.
+    """
+
+    kernel: Kernel
+    source: Source
+    strata: Spread | None
+
+    @cached_property
+    def chunk(self) -> Any:
+        """Many iterations of all chains, with what the keep objects make of them."""
+        return jax.jit(self._chunk, static_argnames=("capacity", "keeps", "spread"))
+
+    @cached_property
+    def single_step(self) -> Any:
+        """One iteration on the library's minibatches."""
+
+        def step(state: State, data: PyTree, plan: PyTree) -> State:
+            return self._advance(state.chained)(state, data, pick(plan, 0), self._noise(state, state.step[None] + 1)[0])
+
+        return self._in_all_strata(step)
+
+    @cached_property
+    def step_on(self) -> Any:
+        """One iteration on a minibatch of the user's."""
+
+        @jax.jit
+        def step(state: State, batch: Batch) -> State:
+            def one(state: State, noise: jax.Array) -> State:
+                return self.kernel.step(state, lambda _: batch, split(noise, state.position))
+
+            axes = self.kernel.chain_axes
+            mapped = jax.vmap(one, in_axes=(axes, 0), out_axes=axes) if state.chained else one
+            return mapped(state, self._noise(state, state.step[None] + 1)[0])
+
+        return step
+
+    @cached_property
+    def start(self) -> Any:
+        """The state before the first iteration, from keys, seed, position and what the estimator carries."""
+
+        def start(key: jax.Array, batch: Batch, position: PyTree, est_state: PyTree, seed: jax.Array) -> State:
+            return self.kernel.start(key, seed, position, batch, est_state)
+
+        axes = (0, self.kernel.estimator.chain_axes, None)
+        return self._on_first_batch(start, lambda arguments: arguments[0], (0, *axes), self.kernel.chain_axes)
+
+    @cached_property
+    def place(self) -> Any:
+        """A state that was moved, its gradient evaluated."""
+        axes = self.kernel.chain_axes
+        return self._on_first_batch(self.kernel.place, lambda arguments: arguments[0].key, (axes,), axes)
+
+    @cached_property
+    def log_posterior(self) -> Any:
+        """The estimate of the log posterior where the chains are."""
+        return self._on_first_batch(self.kernel.log_posterior, lambda arguments: arguments[0].key, (self.kernel.chain_axes,), 0)
+
+    def _on_first_batch(self, function: Any, key_of: Callable[[Any], jax.Array], axes: Any, out_axes: PyTree) -> Any:
+        """`function(first, batch, *others)` of one chain, for one chain or all, on the first minibatch of a plan."""
+
+        def call(arguments: tuple[PyTree, ...], data: PyTree, plan: PyTree) -> PyTree:
+            def one(entry: PyTree, first: PyTree, *others: PyTree) -> PyTree:
+                return function(first, self.source.take(data, pick(entry, 0)), *others)
+
+            chained = key_of(arguments).ndim == 2
+            mapped = jax.vmap(one, in_axes=(0, *axes), out_axes=out_axes) if chained else one
+            return mapped(pick(plan, 0), *arguments)
+
+        return self._in_all_strata(call)
+
+    def _in_all_strata(self, call: Callable[..., PyTree]) -> Any:
+        """Compile `call(argument, data, plan)`, for the devices of all strata where there are any."""
+        if self.strata is None:
+            return jax.jit(call)
+        given = (P(), self.strata.data_spec(self.source), self.strata.plan_spec(self.source, False))
+        return jax.jit(self.strata.map(call, given, P()))
+
+    def _chunk(
+        self, state: State, carries: PyTree, data: PyTree, plan: PyTree, *numbers: jax.Array,
+        capacity: int, keeps: tuple[Keep, ...], spread: Spread | None,
+    ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
+        chunk = partial(self._chunk_of_one_device, capacity=capacity, keeps=keeps)
+        if spread is None:
+            return chunk(state, carries, data, plan, *numbers)
+        states, (carried, pieces) = self.state_specs(state), self.keep_specs(keeps, state, capacity)
+        report = {"steps": P(CHAINS), "attempted": states.position, "log_posterior": P(CHAINS), "proposal": P()}
+        data_spec, plan_spec = spread.data_spec(self.source), spread.plan_spec(self.source, state.chained)
+        given = (states, carried, data_spec, plan_spec, P(), P(), P(), data_spec)
+        return spread.map(chunk, given, (states, carried, pieces, report))(state, carries, data, plan, *numbers)
+
+    def _chunk_of_one_device(
+        self, state: State, carries: PyTree, data: PyTree, plan: PyTree, count: Any, skip: Any, thin: Any, proposal: Any,
+        *, capacity: int, keeps: tuple[Keep, ...],
+    ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
+        """A chunk of the chains that one device has. It stops when one of these leaves the finite numbers: devices do not ask
+        each other at every step. What an estimator carries is then that of the step that failed: to choose between two tables
+        of all rows at every step would cost more than the step.
+        """
+        chained, schedule = state.chained, self.kernel.schedule
+        advance = self._advance(chained)
+        noise = self._noise(state, state.step + 1 + jnp.arange(capacity))
+        opened = zip(keeps, carries, strict=True)
+        works = tuple(keep.open(carry, seen_by(keep, state), capacity, chained) for keep, carry in opened)
+
+        def goes_on(loop: Any) -> jax.Array:
+            return (loop[0] < count) & loop[1]
+
+        def iteration(loop: Any) -> Any:
+            k, _, state, _, works = loop
+            new = advance(state, data, pick(plan, k), noise[k])
+            finite = all_finite(new.position, new.gradient)
+            state = replace(where(finite, replace(new, estimator=()), replace(state, estimator=())), estimator=new.estimator)
+            since = state.step - skip
+            hit = finite & (since > 0) & (since % thin == 0)
+            weight = schedule.weight(state.step, state.position) if schedule.varies else jnp.ones(())
+            shown = zip(keeps, works, strict=True)
+            works = tuple(keep.update(w, seen_by(keep, state), weight, hit, chained) for keep, w in shown)
+            return k + finite, finite, state, (new.position, new.gradient), works
+
+        loop = (jnp.int32(0), jnp.bool(True), state, (state.position, state.gradient), works)
+        steps, _, state, attempted, works = jax.lax.while_loop(goes_on, iteration, loop)
+        carries, pieces = zip(*map(lambda keep, w: keep.close(w), keeps, works), strict=True) if keeps else ((), ())
+        last, axis = pick(plan, jnp.maximum(steps - 1, 0)), self.kernel.posterior.axis
+        report = {
+            "steps": steps[None],
+            "attempted": attempted,
+            "log_posterior": self._mean_log_posterior(state, data, last)[None],
+            "proposal": proposal if axis is None else jax.lax.pmin(proposal, axis),
+        }
+        return state, carries, pieces, report
+
+    def _advance(self, chained: bool) -> Any:
+        """One iteration of one chain or of all, as a function of state, data, entry of the plan and flat noise."""
+
+        def one(state: State, data: PyTree, entry: PyTree, noise: jax.Array) -> State:
+            return self.kernel.step(state, lambda leap: self.source.take(data, pick(entry, leap)), split(noise, state.position))
+
+        axes = self.kernel.chain_axes
+        return jax.vmap(one, in_axes=(axes, None, 0, 0), out_axes=axes) if chained else one
+
+    def _noise(self, state: State, steps: jax.Array) -> jax.Array:
+        """All the normals of some iterations: axes iteration, (chain,) tree, number."""
+        dtype = jnp.result_type(*jax.tree.leaves(state.position))
+        dimension = size(state.position) // (state.n_chains or 1)
+        draw = partial(step_noise, noises=self.kernel.noises, size=dimension, dtype=dtype)
+        return _per_step_and_chain(draw, state.key, steps)
+
+    def _mean_log_posterior(self, state: State, data: PyTree, entry: PyTree) -> jax.Array:
+        """The estimate on the first minibatch of an entry, averaged over chains."""
+
+        def one(state: State, entry: PyTree) -> jax.Array:
+            return self.kernel.log_posterior(state, self.source.take(data, pick(entry, 0)))
+
+        if not state.chained:
+            return one(state, entry)
+        return jnp.mean(jax.vmap(one, in_axes=(self.kernel.chain_axes, 0))(state, entry))
+
+    def state_specs(self, state: State) -> State:
+        """Which leaves of a state lie along the chains' devices."""
+        return specs_of(self.kernel.chain_axes, state.chained)
+
+    def keep_specs(self, keeps: tuple[Keep, ...], state: State, capacity: int) -> tuple[PyTree, PyTree]:
+        """Where the chains are in what keep objects carry, and in what they hand over."""
+
+        def closed(state: State) -> list[tuple[PyTree, PyTree]]:
+            seen = [(keep, seen_by(keep, state)) for keep in keeps]
+            return [keep.close(keep.open(keep.begin(), one, capacity, state.chained)) for keep, one in seen]
+
+        specs = specs_along_chains(closed, state, self.kernel.chain_axes)
+        return tuple(carry for carry, _ in specs), tuple(piece for _, piece in specs)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def keys_of_rows(key: jax.Array, step: jax.Array, count: int, leaps: int) -> jax.Array:
+    """The keys of the minibatches of `count` iterations after `step`."""
+    return _per_step_and_chain(lambda k, t: row_keys(k, t, leaps), key, step + 1 + jnp.arange(count))
+
+
+def _per_step_and_chain(function: Any, key: jax.Array, steps: jax.Array) -> jax.Array:
+    """`function(key, step)` for every step and, with several keys, chain: in one map, since nested ones compile slowly."""
+    if key.ndim == 1:
+        return jax.vmap(function, in_axes=(None, 0))(key, steps)
+    chains = len(key)
+    values = jax.vmap(function)(jnp.tile(key, (len(steps), 1)), jnp.repeat(steps, chains))
+    return values.reshape(len(steps), chains, *values.shape[1:])

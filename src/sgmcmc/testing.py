@@ -1,0 +1,1 @@
+"""The battery that every sampler goes through, for samplers of your own."""
