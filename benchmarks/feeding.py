@@ -29,7 +29,7 @@ from tqdm import tqdm
 import sgmcmc
 from limit import Limit, compile_limit
 from problem import BUILD, COLUMNS, ITERATIONS, MINIBATCH, ROWS, Dataset, arguments, options, synthetic
-from sgmcmc.core.types import Batch
+from sgmcmc.core.trees import Batch
 from sgmcmc.rows import gathering, sources
 from sgmcmc.rows import gathering as native
 from table import spread, table

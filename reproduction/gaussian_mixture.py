@@ -20,7 +20,7 @@ from reproduction.rivals import nuts
 from reproduction.runs import set_up, standard_normal, start_chains, timed
 from reproduction.settings import METHODS, Method, lengths, setting, stepsize
 from reproduction.workbook import Workbook
-from sgmcmc.core.types import LogPrior
+from sgmcmc.core.trees import LogPrior
 from sgmcmc.results.diagnostics import mixing
 
 NAME = "gaussian-mixture"

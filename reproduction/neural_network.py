@@ -23,7 +23,7 @@ from reproduction.settings import METHODS, Method, lengths, setting, stepsize
 from reproduction.workbook import Workbook
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import size
-from sgmcmc.core.types import State
+from sgmcmc.core.trees import State
 
 NAME = "neural-network"
 TITLE = "Bayesian neural network on MNIST (section 6.3, figure 5)"

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.types import LogLik, LogPrior, PyTree
+from sgmcmc.core.trees import LogLik, LogPrior, PyTree
 
 STAN_PROGRAM = """
 data { int N; vector[N] x; }

@@ -11,7 +11,7 @@ import numpy as np
 
 import sgmcmc
 from reproduction.settings import Method, setting, stepsize
-from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree, State
+from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, State
 
 
 def set_up(

@@ -13,7 +13,7 @@ from typing import Any as _Any
 from sgmcmc import algorithms, data
 from sgmcmc.checkpoints.loading import load
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
-from sgmcmc.core.types import Batch, State
+from sgmcmc.core.trees import Batch, State
 from sgmcmc.data.datasets import get_dataset, train_test_split
 from sgmcmc.results.keeps import Expectation, Moments, Trace
 from sgmcmc.results.quantiles import Quantiles

@@ -13,7 +13,7 @@ import sgmcmc
 from sgmcmc import constraints
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
-from sgmcmc.core.types import Batch
+from sgmcmc.core.trees import Batch
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.run.passes import full_gradient
 

@@ -15,7 +15,7 @@ from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentH
 from sgmcmc.algorithms.dynamics.langevin import Langevin
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.kernel import Kernel
-from sgmcmc.core.types import Batch
+from sgmcmc.core.trees import Batch
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.schedules import step_schedule
 

@@ -12,8 +12,7 @@ from sgmcmc import constraints
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
-from sgmcmc.core.trees import flat
-from sgmcmc.core.types import Batch
+from sgmcmc.core.trees import Batch, flat
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.tune.survey import dense_whitening, whitening_of

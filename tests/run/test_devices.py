@@ -16,7 +16,7 @@ import pytest
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.types import Batch
+from sgmcmc.core.trees import Batch
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.strata import STRATA, make_stratum_source

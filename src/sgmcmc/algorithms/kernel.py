@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 
-from sgmcmc.core.trees import pick, size, split, tree_map
-from sgmcmc.core.types import Batch, PyTree, State
+from sgmcmc.core.trees import Batch, PyTree, State, pick, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 
@@ -46,10 +46,8 @@ class Dynamics:
     warmup: int = 0
     """Iterations in which it learns the noise from an estimator's own `variance`; with 0 it needs none."""
 
-    @property
-    def leaps(self) -> int:
-        """Leaps, and so gradients, per iteration."""
-        return 1
+    leaps: int = 1
+    """Leaps, and so gradients, per iteration."""
 
     def fitted(self, position: PyTree) -> Self:
         """Itself with its constants for what moves: one for each leaf of `position`, refused where they do not fit."""
@@ -142,12 +140,12 @@ class Kernel:
     dynamics: Dynamics
     schedule: Schedule
 
-    @property
+    @cached_property
     def noises(self) -> int:
         """Trees of normals that an iteration uses."""
         return self.dynamics.leaps + self.dynamics.refreshes
 
-    @property
+    @cached_property
     def chain_axes(self) -> State:
         """Which leaves of a state have one entry per chain, for `jax.vmap`."""
         axes: Any = {"step": None, "seed": None, "estimator": self.estimator.chain_axes}

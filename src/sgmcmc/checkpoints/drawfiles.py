@@ -21,7 +21,7 @@ from sgmcmc.checkpoints.durable import DamagedFileError, write_failure
 from sgmcmc.checkpoints.packing import fill, outline
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.files import replacing
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree
 
 OPENING = b"sgmcmc draws, version 1\n"
 ALIGNMENT = 64

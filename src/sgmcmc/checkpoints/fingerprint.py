@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import leaf_names, shapes, size
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, leaf_names, shapes, size
 
 WHOLE_BYTES = 256 << 20
 """An array up to this size is hashed whole."""

@@ -48,7 +48,7 @@ from sgmcmc.checkpoints.saving import FolderPlace
 from sgmcmc.core.checks import as_key, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import sync_folder
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree
 
 
 class RunFolder(FolderPlace):

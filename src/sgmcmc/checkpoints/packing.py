@@ -19,8 +19,7 @@ import numpy as np
 from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import leaf_names
-from sgmcmc.core.types import PyTree, State
+from sgmcmc.core.trees import PyTree, State, leaf_names
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.keeps import MomentValues
 from sgmcmc.results.quantiles import QuantileValues

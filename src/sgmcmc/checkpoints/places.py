@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from sgmcmc.core.checks import as_key, draw_seed
-from sgmcmc.core.types import PyTree, State
+from sgmcmc.core.trees import PyTree, State
 from sgmcmc.results.keeps import Keep
 
 

@@ -18,7 +18,7 @@ from sgmcmc.checkpoints.durable import DamagedFileError, read_arrays, read_json
 from sgmcmc.checkpoints.packing import unpack
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import replacing
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", "lock"

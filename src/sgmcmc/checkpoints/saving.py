@@ -13,7 +13,7 @@ import numpy as np
 from sgmcmc.checkpoints.places import Account, Standing
 from sgmcmc.checkpoints.reading import Checkpoint
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree
 from sgmcmc.results.keeps import Keep, Trace
 
 SAVE_SECONDS = 2.0

@@ -12,8 +12,7 @@ import numpy as np
 
 from sgmcmc.core.checks import check_callable
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import flat, leaf_names, split, tree_map
-from sgmcmc.core.types import Batch, LogLik, LogPrior, PyTree, Rows
+from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, split, tree_map
 from sgmcmc.rows.sources import gather_all
 from sgmcmc.rows.table import as_table
 

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import leaf_names, tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, leaf_names, tree_map
 
 
 @jax.tree_util.register_dataclass

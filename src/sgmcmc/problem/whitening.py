@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from sgmcmc.core.trees import flat, size, split, tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, flat, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior, Transform
 
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.trees import flat, shapes, size, tree_map, where
-from sgmcmc.core.types import PyTree, State
+from sgmcmc.core.trees import PyTree, State, flat, shapes, size, tree_map, where
 
 MOST_PAIRED = 2000
 """Numbers whose gradients are kept beside them."""

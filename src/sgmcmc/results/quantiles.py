@@ -21,7 +21,7 @@ import numpy as np
 
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree
 from sgmcmc.results.keeps import Trace, check_function
 
 BUFFERS = 8

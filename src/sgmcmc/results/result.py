@@ -12,8 +12,7 @@ import numpy as np
 
 from sgmcmc.algorithms.gradients.whitened import centre_of
 from sgmcmc.core.errors import InputError, warn
-from sgmcmc.core.trees import children, labels, leaf_names
-from sgmcmc.core.types import PyTree, State
+from sgmcmc.core.trees import PyTree, State, children, labels, leaf_names
 from sgmcmc.results.diagnostics import (
     QUANTILES,
     Pairs,

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import Batch, PyTree, Rows
+from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
 from sgmcmc.rows.sources import FromTable, Source, filled_up, gather, gather_all, on_device, per_key, streams, whole
 from sgmcmc.rows.table import as_table
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.types import Batch, PyTree, Rows
+from sgmcmc.core.trees import Batch, PyTree, Rows
 from sgmcmc.rows.gathering import aligned
 from sgmcmc.rows.sources import FromTable, distinct, draw_distinct, gather, gather_all
 from sgmcmc.rows.table import Table

@@ -20,8 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe, warn
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import Batch, PyTree, Rows
+from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
 from sgmcmc.rows.gathering import lend, take_first_distinct, take_rows
 from sgmcmc.rows.table import Stratum, Table, as_table
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.types import Batch, PyTree
+from sgmcmc.core.trees import Batch, PyTree
 from sgmcmc.rows.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, gather, per_key, starts
 from sgmcmc.rows.table import Stratum
 

@@ -12,6 +12,7 @@ import mmap
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import jax
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.types import Dataset
+from sgmcmc.core.trees import Dataset
 from sgmcmc.rows.files import AnyFolder, FileColumn, open_rows
 from sgmcmc.rows.gathering import take_rows
 
@@ -52,7 +53,7 @@ class Table(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.columns)
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         return len(next(iter(self.columns.values())))
 
@@ -66,7 +67,7 @@ class Table(Mapping[str, Any]):
         """Whether the rows are in more than one stratum."""
         return False
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         return sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in self.columns.values())
 
@@ -74,7 +75,7 @@ class Table(Mapping[str, Any]):
     def nbytes(self) -> int:
         return self.n_rows * self.row_bytes
 
-    @property
+    @cached_property
     def in_memory(self) -> bool:
         return all(isinstance(column, np.ndarray) for column in self.columns.values())
 

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import numpy as np
 
 from sgmcmc.core.errors import DivergenceError, SgmcmcError, describe
-from sgmcmc.core.trees import leaf_names
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import Culprit, leaf_names
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.results.result import Result
-
-
-class Culprit(NamedTuple):
-    """The first parameter that is not finite, and its chain where there are chains."""
-
-    parameter: str
-    chain: int | None
-
-
-def first_not_finite(position: PyTree, gradient: PyTree, chained: bool) -> Culprit | None:
-    """Who left first: by position, else by gradient."""
-    for tree in (position, gradient):
-        for name, leaf in zip(leaf_names(position), jax.tree.leaves(tree), strict=True):
-            bad = ~np.isfinite(np.asarray(leaf))
-            if bad.any():
-                return Culprit(name, int(np.argwhere(bad)[0][0]) if chained else None)
-    return None
 
 
 def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> DivergenceError:

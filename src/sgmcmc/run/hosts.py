@@ -26,7 +26,7 @@ import numpy as np
 
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError, SgmcmcError
-from sgmcmc.core.types import Dataset, PyTree
+from sgmcmc.core.trees import Dataset, PyTree
 from sgmcmc.rows.table import Stratum, Table, check_dataset
 
 Value = TypeVar("Value")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -18,11 +22,9 @@ from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import size, tree_map
-from sgmcmc.core.types import PyTree, State
+from sgmcmc.core.trees import PyTree, State, size, tree_map
 from sgmcmc.results.keeps import seen_by
 from sgmcmc.rows.sources import Source, on_device
-from sgmcmc.run.chunks import Ahead, Pace, Stop, stoppable
 from sgmcmc.run.hosts import waiting_for_peers
 from sgmcmc.run.programs import Programs, keys_of_rows
 from sgmcmc.run.request import Request
@@ -161,7 +163,8 @@ class _Drive:
         self.loop, self.request, self.account, self.bar = loop, request, account, bar
         self.keeps, self.place, self.saver = tuple(account.keeps.values()), place, place.saver(account)
         self.key, self.first_step, self.chained = state.key, int(state.step), state.chained
-        self.capacity = loop.capacity(state, request.total, request.chunk_size)
+        self.total = request.total
+        self.capacity = loop.capacity(state, self.total, request.chunk_size)
         self.spread, self.pace = loop.spread(state.n_chains), Pace(self.capacity)
         self.shared = self.spread is not None and self.spread.over_processes
         self.standing = self._standing(state)
@@ -170,19 +173,15 @@ class _Drive:
         self.between = True
         """Whether the stores fit the state: in the middle of a chunk some may have its draws and others not."""
 
-    @property
-    def left(self) -> int:
-        return self.request.total - self.standing.done
-
     def run(self) -> Outcome:
         """All of it, or as much as can be had."""
         error, interrupted = None, False
         self.bar.update(self.standing.done)
-        with Ahead(partial(self.loop.gather, spread=self.spread)) as rows, stoppable(self.place.durable) as stop:
+        with ThreadPoolExecutor(1, thread_name_prefix="sgmcmc-rows") as thread, stoppable(self.place.durable) as stop:
             try:
-                self._ask(rows, 0, min(self.pace.count, self.left))
-                while self.left > 0 and self.attempted is None and not self.pace.ended:
-                    self._chunk(rows, stop)
+                rows = self._fetched(thread, 0, min(self.pace.count, self.total - self.standing.done))
+                while rows is not None and self.attempted is None and not self.pace.ended:
+                    rows = self._chunk(thread, rows, stop)
             except KeyboardInterrupt:
                 interrupted = True
             except SgmcmcError as raised:
@@ -192,7 +191,7 @@ class _Drive:
                     error = self._last_save(error)
         run, values = self.standing, self.account.values(self.standing)
         stored = max(0, run.done - self.request.burn_in) // self.request.thin
-        stopped = interrupted or (self.pace.ended and self.left > 0)
+        stopped = interrupted or (self.pace.ended and run.done < self.total)
         return Outcome(run.state, values, stored, self.attempted, stopped, run.finite, error)
 
     def _standing(self, state: State) -> Standing:
@@ -201,17 +200,21 @@ class _Drive:
         stores = tuple(self.saver.store(name, keep, seen_by(keep, state), self.chained) for name, keep in named)
         return self.saver.resume(Standing(state, tuple(keep.begin() for keep in self.keeps), stores))
 
-    def _ask(self, rows: Ahead, after: int, count: int) -> None:
-        """Have the minibatches of `count` iterations fetched, `after` so many more than are done."""
-        if count:
-            rows.ask(self.loop.draw(self.key, self.first_step + self.standing.done + after, self.capacity), count)
+    def _fetched(self, thread: ThreadPoolExecutor, after: int, count: int) -> Future[PyTree] | None:
+        """The minibatches of `count` iterations, `after` so many more than are done, as they will come; None for none."""
+        if count == 0:
+            return None
+        drawn = self.loop.draw(self.key, self.first_step + self.standing.done + after, self.capacity)
+        return thread.submit(self.loop.gather, drawn, count, self.spread)
 
-    def _chunk(self, rows: Ahead, stop: Stop) -> None:
+    def _chunk(self, thread: ThreadPoolExecutor, rows: Future[PyTree], stop: Stop) -> Future[PyTree] | None:
+        """The next chunk on its rows; those of the one after it."""
         run, pace = self.standing, self.pace
-        count = min(pace.count, self.left)
-        plan = self.loop.placed(rows.get(), self.spread, self.chained)
+        left = self.total - run.done
+        count = min(pace.count, left)
+        plan = self.loop.placed(rows.result(), self.spread, self.chained)
         # The random numbers of a chunk's rows are queued before the chunk that precedes it, or they would wait for it.
-        self._ask(rows, count, min(pace.upcoming, self.left - count))
+        upcoming = self._fetched(thread, count, min(pace.upcoming, left - count))
         first = self.first_step + run.done
         with watched(self.spread, f"iterations {first + 1} to {first + count}"):
             queued = self._call(plan, count)
@@ -225,8 +228,9 @@ class _Drive:
             run.finite = run.finite and math.isfinite(report["log_posterior"])
         self.between, self.attempted = True, report["attempted"] if steps < count else None
         pace.stop(count, stop.asked, report["proposal"] if self.shared else None)
-        self.saver.save(run, finished=self.left == 0 or self.attempted is not None or pace.ended)
+        self.saver.save(run, finished=run.done >= self.total or self.attempted is not None or pace.ended)
         self.bar.update(steps, log_posterior=report["log_posterior"])
+        return upcoming
 
     def _call(self, plan: PyTree, count: int) -> tuple[State, PyTree, PyTree, dict[str, Any]]:
         """A chunk, queued; with arrays of this process, whatever the devices it runs on."""
@@ -292,3 +296,81 @@ def _hand_over(stores: tuple[Any, ...], pieces: tuple[Any, ...]) -> None:
 def power_of_two(count: int) -> int:
     """The next power of two."""
     return 1 << (count - 1).bit_length()
+
+
+GROWTH = 4
+"""How many times as long as the one before a chunk may be."""
+
+LEAST = 1e-9
+"""Seconds: below what any iteration takes."""
+
+CHUNK_SECONDS = 0.3
+"""How long a chunk should take at most: how often the progress bar moves and Ctrl-C is heard."""
+
+
+class Pace:
+    """How many iterations to ask of a chunk, so that it takes about `CHUNK_SECONDS`; the next one is decided a chunk ahead."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity, self._clock, self.ended = capacity, 0.0, False
+        self._before: tuple[int, float] | None = None
+        self._marginal: float | None = None
+        self.count = self.upcoming = self.proposal = min(8, capacity)
+
+    def start(self) -> None:
+        """The chunk was handed over (and compiled, if it was the first)."""
+        self._clock = time.perf_counter()
+
+    def stop(self, count: int, asked_to_end: bool, agreed: int | None = None) -> None:
+        """It is back. Several processes keep one pace: the smallest `proposal`, `agreed` upon in the chunk that came back; who
+        is asked to end proposes 0, so that all end together.
+        """
+        seconds = time.perf_counter() - self._clock
+        affordable = min(self._capacity, GROWTH * count, int(CHUNK_SECONDS / self._per_iteration(count, seconds)))
+        self.proposal = 0 if asked_to_end else max(1, affordable)
+        decided = self.proposal if agreed is None else agreed
+        self.ended = decided == 0
+        self.count, self.upcoming = self.upcoming, max(1, decided)
+
+    def _per_iteration(self, count: int, seconds: float) -> float:
+        """What one more iteration takes: less than the average where a chunk costs something however short it is. Two chunks tell
+        that apart if one was at least twice as long as the other.
+        """
+        before, self._before = self._before, (count, seconds)
+        if before is not None and max(count, before[0]) >= 2 * min(count, before[0]):
+            self._marginal = (seconds - before[1]) / (count - before[0])
+        average = max(seconds / count, LEAST)
+        return average if self._marginal is None else float(np.clip(self._marginal, LEAST, average))
+
+
+@dataclass
+class Stop:
+    """Whether somebody asked for an end."""
+
+    asked: bool = False
+
+
+@contextmanager
+def stoppable(terminated: bool) -> Iterator[Stop]:
+    """Ctrl-C, and where `terminated` the signal by which a cluster ends a job, only ask for an end; a second Ctrl-C insists.
+
+    Signals reach the main thread alone, and where the user handles them they stay the user's.
+    """
+    stop = Stop()
+    before: dict[int, Any] = {}
+
+    def ask(number: int, _: Any) -> None:
+        if stop.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    if threading.current_thread() is threading.main_thread():
+        wanted = {signal.SIGINT: signal.default_int_handler} | ({signal.SIGTERM: signal.SIG_DFL} if terminated else {})
+        for number, usual in wanted.items():
+            if signal.getsignal(number) is usual:
+                before[number] = signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -6,21 +6,22 @@ Rows that are not in memory are read by a thread, a block ahead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.trees import size, tree_map
-from sgmcmc.core.types import PyTree, Rows
+from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks
 from sgmcmc.rows.table import Stratum, Table, as_table, check_block
-from sgmcmc.run.chunks import ahead
 from sgmcmc.run.hosts import sum_over_processes
+
+Item = TypeVar("Item")
 
 BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
@@ -37,6 +38,16 @@ def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows
     table = as_table(arrays)
     every = blocks(table, max(1, BLOCK_BYTES // max(1, table.row_bytes + extra_per_row)))
     return every if table.in_memory else ahead(every)
+
+
+def ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, each made by a thread while the one before is in use."""
+    end: Any = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="sgmcmc-rows") as thread:
+        upcoming = thread.submit(next, items, end)
+        while (item := upcoming.result()) is not end:
+            upcoming = thread.submit(next, items, end)
+            yield item
 
 
 def look_over(table: Table, progress: Progress) -> Table:

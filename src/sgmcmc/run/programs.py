@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from sgmcmc.algorithms.kernel import Kernel, row_keys, step_noise
-from sgmcmc.core.trees import all_finite, pick, size, split, where
-from sgmcmc.core.types import Batch, PyTree, State
+from sgmcmc.core.trees import Batch, PyTree, State, all_finite, pick, size, split, where
 from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of

@@ -13,7 +13,7 @@ from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.core.checks import check_choice, check_count
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import Progress, check_progress
-from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
+from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.problem.posterior import (
     Posterior,
     check_log_lik,

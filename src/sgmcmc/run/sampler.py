@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,25 +18,25 @@ import numpy as np
 from sgmcmc.algorithms.gradients.whitened import centre_of
 from sgmcmc.algorithms.kernel import Kernel, Motion, normals
 from sgmcmc.checkpoints.fingerprint import of_value
-from sgmcmc.checkpoints.places import Account, Place, Standing
+from sgmcmc.checkpoints.folder import RunFolder
+from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
 from sgmcmc.checkpoints.saving import check_keeps
-from sgmcmc.core.checks import as_key, check_count, draw_seed, seed_number
+from sgmcmc.core.checks import as_key, check_choice, check_count, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.progress import Bar, Progress, check_progress
-from sgmcmc.core.trees import leaf_names, number_names, pick, size, tree_map
-from sgmcmc.core.types import Batch, PyTree, State
+from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
 from sgmcmc.results.result import PAIRS, Record, Result, assemble, trace_of
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import Source
-from sgmcmc.run.failures import divergence, first_not_finite, with_result
+from sgmcmc.run.failures import divergence, with_result
 from sgmcmc.run.hosts import from_first
 from sgmcmc.run.loop import Loop, Outcome
 from sgmcmc.run.passes import FullPasses, full_log_likelihood
 from sgmcmc.run.programs import Programs
 from sgmcmc.run.request import Request
-from sgmcmc.run.shared_folder import open_place
+from sgmcmc.run.shared_folder import SharedFolder
 
 SCATTER_CHAIN = 2**31 - 2
 """The chain number whose random numbers move chains apart: no real chain has it."""
@@ -68,6 +69,17 @@ class FromParams:
     def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
         passes = FullPasses(source.arrays, progress)
         return Begun(self.position, kernel.estimator.init(kernel.posterior, self.position, passes))
+
+
+@dataclass(frozen=True)
+class Given:
+    """A start of which everything is known: where chains start, and what the estimator carries."""
+
+    position: PyTree
+    est_state: PyTree
+
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+        return Begun(self.position, self.est_state)
 
 
 @dataclass(frozen=True)
@@ -335,7 +347,8 @@ class Sampler:
 
     def _settings(self, state: State, told: Mapping[str, Any]) -> dict[str, Any]:
         own = {"sampler": self.name, "seed": seed_number(state.seed), **self.settings}
-        return {**own, **told, **_centre_figures(state), "versions": versions()}
+        figures = _centre_figures(state) if self.kernel.estimator.centred else {}
+        return {**own, **told, **figures, "versions": versions()}
 
     def _told(self, outcome: Outcome, result: Result, place: Place) -> Result:
         """The result, or what ended the run with the result in it; and what there is to be warned of."""
@@ -380,6 +393,21 @@ class Sampler:
                     f"the minibatch noise in {name!r} makes up {share:.0%} of what the friction removes, too much for the noise "
                     "estimate to correct; raise alpha or minibatch_size, lower stepsize, or use control variates"
                 )
+
+
+def open_place(
+    path: str | os.PathLike[str] | None, identity: Callable[[], Mapping[str, str]], seed: Any, params: PyTree,
+    shared: bool = False, allow_version_change: bool = False,
+) -> Place:  # fmt: skip
+    """Where a run is kept: nowhere, a folder of this process, or one that all processes of a job share.
+
+    `identity` says what the run depends on; it is asked only where there is a folder. `seed` None takes the recorded one.
+    """
+    check_choice("allow_version_change", allow_version_change, (True, False))
+    if path is None:
+        return Nowhere(seed)
+    kind = SharedFolder if shared and jax.process_count() > 1 else RunFolder
+    return kind.open(path, identity(), seed, params, allow_version_change)
 
 
 def _for_chains(axes: PyTree, tree: PyTree, chains: int) -> PyTree:

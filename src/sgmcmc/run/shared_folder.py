@@ -17,29 +17,11 @@ import numpy as np
 from sgmcmc.checkpoints.drawfiles import DrawFile, read_draws, whole_draws
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.packing import pack, unpack
-from sgmcmc.checkpoints.places import Nowhere, Place
 from sgmcmc.checkpoints.reading import Checkpoint, draws_path
 from sgmcmc.checkpoints.saving import FolderPlace
-from sgmcmc.core.checks import check_choice
 from sgmcmc.core.errors import SgmcmcError, warn
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, tree_map
 from sgmcmc.run.hosts import exchange, from_first, together
-
-
-def open_place(
-    path: str | os.PathLike[str] | None, identity: Callable[[], Mapping[str, str]], seed: Any, params: PyTree,
-    shared: bool = False, allow_version_change: bool = False,
-) -> Place:  # fmt: skip
-    """Where a run is kept: nowhere, a folder of this process, or one that all processes of a job share.
-
-    `identity` says what the run depends on; it is asked only where there is a folder. `seed` None takes the recorded one.
-    """
-    check_choice("allow_version_change", allow_version_change, (True, False))
-    if path is None:
-        return Nowhere(seed)
-    kind = SharedFolder if shared and jax.process_count() > 1 else RunFolder
-    return kind.open(path, identity(), seed, params, allow_version_change)
 
 
 class SharedFolder(FolderPlace):

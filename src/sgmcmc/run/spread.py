@@ -13,8 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import PyTree, State
+from sgmcmc.core.trees import PyTree, State, tree_map
 from sgmcmc.rows.sources import Source
 from sgmcmc.rows.strata import STRATA, StratumRows
 

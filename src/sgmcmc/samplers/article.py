@@ -10,7 +10,7 @@ from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
 from sgmcmc.algorithms.kernel import Dynamics
 from sgmcmc.core.checks import check_choice, check_count
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.types import Dataset, LogLik, PyTree
+from sgmcmc.core.trees import Dataset, LogLik, PyTree
 from sgmcmc.samplers.composing import Composition, RunOptions, about_centre, step_by_step, whole_chain
 
 

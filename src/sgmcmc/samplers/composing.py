@@ -29,8 +29,7 @@ from sgmcmc.checkpoints.saving import check_keeps
 from sgmcmc.core.checks import as_key, check_choice, check_count
 from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.progress import Progress, check_progress
-from sgmcmc.core.trees import size
-from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
+from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size
 from sgmcmc.problem.schedules import Schedule, step_schedule
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.keeps import Keep
@@ -41,8 +40,7 @@ from sgmcmc.rows.sources import Source, check_minibatch, make_source, usual_rows
 from sgmcmc.rows.strata import make_stratum_source
 from sgmcmc.rows.table import Stratum, Table, physical_memory
 from sgmcmc.run.request import Problem, Request
-from sgmcmc.run.sampler import FromParams, Sampler, Start
-from sgmcmc.run.shared_folder import open_place
+from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
 from sgmcmc.tune.mode import LARGEST_DENSE
 from sgmcmc.tune.preparation import Preparation, Wishes, own_whitening
 from sgmcmc.tune.starts import AtMode, PaperSearch
@@ -248,7 +246,8 @@ class Setup:
         problem = Problem.of(log_lik, dataset, params, options.get("log_prior"), options.get("constraints"), progress)
         rows, decisions = _rows(options.get("rows"), problem.table, composition)
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
-        own = own_whitening(options.get("precondition"), problem.position)
+        precondition = options.get("precondition")
+        own = None if precondition is None else own_whitening(precondition, problem.position)
         composition = _with_variance(composition, batch_size)
         setup = cls(problem, composition, stepsize, options, rows, batch_size, own, decisions)
         setup._check()
@@ -277,11 +276,10 @@ class Setup:
         usual = AtMode if self.composition.gradient.centred else FromParams
         return (self.composition.start or usual)(self.problem.position)
 
-    @cached_property
-    def wishes(self) -> Wishes:
-        """What is asked for beside the sampler's own arguments."""
-        precondition, importance = self.options.get("precondition"), self.rows == "importance"
-        return Wishes(precondition, self.own, importance, isinstance(self.stepsize, str), self.composition.gradient.centred)
+    @property
+    def asks_for_survey(self) -> bool:
+        """Whether more is asked for than the sampler's own arguments."""
+        return self.options.get("precondition") is not None or self.rows == "importance" or isinstance(self.stepsize, str)
 
     @property
     def varies(self) -> bool:
@@ -307,10 +305,12 @@ class Setup:
         """The sampler, set-up work done, or found in the place."""
         problem, progress = self.problem, self.options.get("progress", True)
         setup = replace(self, rows=place.stage("rows", lambda: self.rows))  # decided once, on whatever machine the run goes on
-        if not setup.wishes.any:
+        if not setup.asks_for_survey:
             assert self.schedule is not None
             return setup._sampler(self.start, self.schedule, self.composition.gradient, self.dynamics, None)
-        preparation = setup.wishes.prepare(problem.posterior, problem.table, problem.position, place, progress)
+        precondition, importance = self.options.get("precondition"), setup.rows == "importance"
+        wishes = Wishes(precondition, self.own, importance, self.schedule is None, self.composition.gradient.centred)
+        preparation = wishes.prepare(problem.posterior, problem.table, problem.position, place, progress)
         setup, schedule = setup._chosen(preparation, place)
         gradient, dynamics = self.composition.gradient, self.dynamics
         if preparation.whitening is not None:
@@ -358,7 +358,7 @@ class Setup:
             raise InputError(f"rows='importance' came with {type(gradient).__name__}, which needs distinct rows; leave rows out")
         _check_stepsize(self.stepsize, self.moving is not self.problem.position)
         _ = self.dynamics, self.schedule
-        if self.composition.start is not None and self.wishes.any:
+        if self.composition.start is not None and self.asks_for_survey:
             raise InputError(
                 "opt_stepsize or start came with precondition, rows='importance' or stepsize='auto', for which the centre is "
                 "found at set-up; leave opt_stepsize and start out"

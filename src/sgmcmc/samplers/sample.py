@@ -16,12 +16,11 @@ from sgmcmc.checkpoints.places import Place
 from sgmcmc.core.checks import as_key, check_count
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.progress import Progress, check_progress
-from sgmcmc.core.trees import size, tree_map
-from sgmcmc.core.types import Dataset, LogLik, LogPrior, PyTree
+from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.result import Result
 from sgmcmc.run.request import Problem, Request
-from sgmcmc.run.shared_folder import open_place
+from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
 from sgmcmc.tune.survey import take_survey
 

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from sgmcmc.algorithms.dynamics.baoa import BAOA
 from sgmcmc.algorithms.kernel import Dynamics
-from sgmcmc.core.types import Dataset, LogLik, PyTree
+from sgmcmc.core.trees import Dataset, LogLik, PyTree
 from sgmcmc.samplers.article import learning
 from sgmcmc.samplers.composing import Composition, RunOptions, about_centre, step_by_step, whole_chain
 

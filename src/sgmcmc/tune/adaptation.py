@@ -17,8 +17,7 @@ from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.core.checks import seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.trees import size, split, tree_map
-from sgmcmc.core.types import State
+from sgmcmc.core.trees import State, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening
@@ -31,10 +30,9 @@ from sgmcmc.rows.table import Table
 from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Request
-from sgmcmc.run.sampler import Sampler
+from sgmcmc.run.sampler import Given, Sampler
 from sgmcmc.tune.design import NOISE, Design, control_variates, plain_gradients
 from sgmcmc.tune.pilot import FEW_POINTS, NOISE_POINTS, Pilot
-from sgmcmc.tune.starts import Given
 from sgmcmc.tune.survey import Survey, dense_whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100

@@ -23,8 +23,7 @@ from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whiten
 from sgmcmc.algorithms.kernel import Estimator, Kernel
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.progress import Progress
-from sgmcmc.core.trees import flat, size, split, tree_map
-from sgmcmc.core.types import PyTree, Rows
+from sgmcmc.core.trees import PyTree, Rows, flat, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening, whitened

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.trees import flat, join, size, split
-from sgmcmc.core.types import PyTree, Rows
+from sgmcmc.core.trees import PyTree, Rows, flat, join, size, split
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table

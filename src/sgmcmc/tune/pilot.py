@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.trees import flat, split, tree_map
-from sgmcmc.core.types import Rows
+from sgmcmc.core.trees import Rows, flat, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.rows.importance import Importance, mixed

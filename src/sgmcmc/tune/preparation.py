@@ -14,8 +14,7 @@ from sgmcmc.algorithms.laws import Directions, added_by_step, directions, inflat
 from sgmcmc.checkpoints.places import Place
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.trees import join, size, tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, join, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import per_parameter
 from sgmcmc.problem.whitening import Whitening
@@ -128,11 +127,6 @@ class Wishes:
     importance: bool
     auto: bool
     centred: bool
-
-    @property
-    def any(self) -> bool:
-        """Whether there is anything to prepare."""
-        return self.precondition is not None or self.importance or self.auto
 
     def prepare(self, posterior: Posterior, table: Table, start: PyTree, place: Place, progress: Progress) -> Preparation:
         """What follows from a look at the posterior, or what did when the run in a place began."""

@@ -14,7 +14,7 @@ from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whiten
 from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.core.errors import SgmcmcError, warn
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening, whitened
@@ -28,17 +28,6 @@ from sgmcmc.tune.mode import find_mode
 
 SEARCH_CHAIN = 2**31 - 1
 """The chain number whose random numbers serve the search: no real chain has it."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """A start of which everything is known: where chains start, and what the estimator carries."""
-
-    position: PyTree
-    est_state: PyTree
-
-    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
-        return Begun(self.position, self.est_state)
 
 
 @dataclass(frozen=True)

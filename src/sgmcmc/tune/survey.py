@@ -12,8 +12,7 @@ from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.trees import flat, number_names, size, split
-from sgmcmc.core.types import PyTree, Rows
+from sgmcmc.core.trees import PyTree, Rows, flat, number_names, size, split
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.sources import subsample

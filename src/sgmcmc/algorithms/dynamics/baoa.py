@@ -10,8 +10,7 @@ import numpy as np
 
 from sgmcmc.algorithms.dynamics.momentum import Persistent, left
 from sgmcmc.algorithms.kernel import Motion
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, tree_map
 from sgmcmc.problem.schedules import per_parameter
 
 

@@ -11,8 +11,7 @@ from sgmcmc.algorithms.dynamics.momentum import Persistent, left, momentum
 from sgmcmc.algorithms.kernel import Dynamics, Motion
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, tree_map
 from sgmcmc.problem.schedules import per_parameter
 
 
@@ -26,7 +25,7 @@ class _Resampled(Dynamics):
     refreshes: ClassVar[bool] = True
 
     @property
-    def leaps(self) -> int:
+    def leaps(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]: as L says
         return self.L
 
     def fitted(self, position: PyTree) -> Self:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 
 from sgmcmc.algorithms.kernel import Dynamics, Motion
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, tree_map
 
 
 @dataclass(frozen=True)

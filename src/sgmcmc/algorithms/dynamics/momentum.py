@@ -8,8 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from sgmcmc.algorithms.kernel import Dynamics, Motion
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, tree_map
 
 
 class Persistent(Dynamics):

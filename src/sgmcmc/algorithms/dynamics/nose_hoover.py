@@ -9,8 +9,7 @@ import jax.numpy as jnp
 
 from sgmcmc.algorithms.dynamics.momentum import momentum, rescale_momentum
 from sgmcmc.algorithms.kernel import Dynamics, Motion
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import PyTree
+from sgmcmc.core.trees import PyTree, tree_map
 from sgmcmc.problem.schedules import per_parameter
 
 

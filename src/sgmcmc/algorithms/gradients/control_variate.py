@@ -10,8 +10,7 @@ import jax.numpy as jnp
 
 from sgmcmc.algorithms.gradients.minibatch import sum_of_rows
 from sgmcmc.algorithms.kernel import Estimator, Passes
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import Batch, PyTree, Rows
+from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
 from sgmcmc.problem.posterior import Posterior
 
 

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from sgmcmc.algorithms.kernel import Estimator, Passes
-from sgmcmc.core.trees import tree_map
-from sgmcmc.core.types import Batch, PyTree
+from sgmcmc.core.trees import Batch, PyTree, tree_map
 from sgmcmc.problem.posterior import Posterior
 
 

@@ -9,7 +9,7 @@ import jax
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.kernel import Estimator
-from sgmcmc.core.types import Batch, PyTree
+from sgmcmc.core.trees import Batch, PyTree
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening, whitened
 

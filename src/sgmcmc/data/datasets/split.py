@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.types import Dataset
+from sgmcmc.core.trees import Dataset
 from sgmcmc.rows.table import check_row_counts
 
 
