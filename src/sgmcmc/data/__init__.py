@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
@@ -22,14 +21,13 @@ from sgmcmc.rows.files import verify as verify_rows
 __all__ = ["FileColumn", "LoadedFolder", "RowFolder", "convert", "open", "verify"]
 
 Path_: TypeAlias = str | os.PathLike[str]
-Source_: TypeAlias = Path_ | list[Path_] | Mapping[str, Any] | Iterator[Any] | Callable[[], Iterator[Any]] | Any
 
 MEMORY = 2**27
 """Bytes for the rows that are collected or sorted at a time."""
 
 
 def convert(
-    source: Source_,
+    source: Any,
     folder: Path_,
     *,
     columns: ColumnChoice | None = None,

@@ -70,7 +70,7 @@ class Conversion:
                 mark = self._begin(overwrite)
                 if mark is not None:
                     mark = self._read_all(mark)
-                    mark = mark if self.seed is None else self._sort(mark, self.seed)
+                    mark = mark if self.seed is None else self._sort(mark)
                     (self.folder / SPILL).unlink(missing_ok=True)
                     write_header(self.folder, self._header(mark))
         except InputError:
@@ -113,7 +113,7 @@ class Conversion:
             )
 
     def _read_all(self, mark: Bookmark) -> Bookmark:
-        """All rows of the source into the spill file, or into the arrays' files where they are not shuffled."""
+        """All rows into the spill file, or into the arrays' files where they are not shuffled."""
         if mark.all_read:
             return mark
         try:
@@ -196,7 +196,7 @@ class Conversion:
 
     @contextlib.contextmanager
     def _sink(self, mark: Bookmark, arrangement: Arrangement) -> Iterator[dict[str, GrowingFile]]:
-        """The files that grow while the source is read."""
+        """The files that grow while the raw data are read."""
         if self.seed is None:
             with row_files(self.folder, arrangement, mark.rows) as files:
                 yield files
@@ -204,7 +204,7 @@ class Conversion:
             with contextlib.closing(GrowingFile(self.folder / SPILL, Runs(arrangement, mark.run_rows).end(mark.rows))) as spill:
                 yield {SPILL: spill}
 
-    def _sort(self, mark: Bookmark, seed: int) -> Bookmark:
+    def _sort(self, mark: Bookmark) -> Bookmark:
         """From the spill file to the arrays' files, one range of keys after the other."""
         if mark.checksums is not None:
             return mark
