@@ -18,10 +18,10 @@ DELAY = 0.5
 
 
 class Bar(AbstractContextManager["Bar"]):
-    """One stage of a job, to a terminal, to a function, or to nobody."""
+    """One stage of a job, to a terminal, to a function, or to nobody. The total is None or 0 where it is not known."""
 
     def __init__(self, progress: Progress, stage: str, total: int | None, unit: str = "it") -> None:
-        self._stage, self._total, self._done = stage, total, 0
+        self.total, self.done, self._stage = total, 0, stage
         self._callback = progress if callable(progress) else None
         quiet = progress is not True
         self._bar = tqdm(
@@ -30,11 +30,12 @@ class Bar(AbstractContextManager["Bar"]):
 
     def update(self, amount: int, **figures: float) -> None:
         """`amount` more done; `figures` are shown beside the bar."""
-        self._done += amount
+        self.done += amount
         if self._callback is not None:
-            self._callback({"stage": self._stage, "done": self._done, "total": self._total, **figures})
+            self._callback({"stage": self._stage, "done": self.done, "total": self.total or None, **figures})
         if figures:
             self._bar.set_postfix({name.replace("_", " "): f"{value:.6g}" for name, value in figures.items()}, refresh=False)
+        self._bar.total = self.total
         self._bar.update(amount)
 
     def __exit__(self, *_: object) -> None:

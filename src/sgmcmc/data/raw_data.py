@@ -1,4 +1,4 @@
-"""Which source a user means."""
+"""Which raw data a user means: files, a folder of Zarr, arrays, a DataFrame, blocks of rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import numpy as np
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import Bar, Progress
 from sgmcmc.data import readers
-from sgmcmc.data.readers import Options, Part
+from sgmcmc.data.readers import Options, RawTable
 
-FILES: dict[str, Callable[[Path, Options], Part]] = {
-    "csv": readers.csv_part,
-    "parquet": readers.parquet_part,
-    "arrow": readers.arrow_part,
-    "libsvm": readers.libsvm_part,
+FILES: dict[str, Callable[[Path, Options], RawTable]] = {
+    "csv": readers.csv_table,
+    "parquet": readers.parquet_table,
+    "arrow": readers.arrow_table,
+    "libsvm": readers.libsvm_table,
 }
 FORMATS = (*FILES, "zarr")
 SUFFIXES = {
@@ -43,38 +43,38 @@ SAMPLED = 16
 
 
 @dataclass(frozen=True)
-class Source:
-    """Parts to be read one after the other, and by what they are known again (as JSON).
+class RawData:
+    """Tables to be read one after the other, and by what they are known again (as JSON).
 
-    LIBSVM files do not say how many features there are: then there are no parts until these are counted.
+    LIBSVM files do not say how many features there are: then there are no tables until these are counted.
     """
 
     identity: Any
-    parts: list[Part]
+    tables: list[RawTable]
     count_features: Callable[[Progress], int] | None = None
-    with_features: Callable[[int], Source] | None = None
+    with_features: Callable[[int], RawData] | None = None
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows, where it is known without reading."""
-        counts = [part.n_rows for part in self.parts]
+        counts = [table.n_rows for table in self.tables]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     @property
     def size(self) -> int | None:
         """Total for the bar."""
-        sizes = [part.size for part in self.parts]
+        sizes = [table.size for table in self.tables]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-def find_source(source: Any, format_: str | None, options: Options) -> Source:
-    """The source, whatever way it was given."""
+def find_raw_data(source: Any, format_: str | None, options: Options) -> RawData:
+    """The raw data, whatever way they were given."""
     if _is_path(source):
         return _files(_matching(source), format_, options)
     if isinstance(source, (list, tuple)) and source and all(_is_path(path) for path in source):
         return _files([match for path in source for match in _matching(path)], format_, options)
     if hasattr(source, "iloc"):
-        return Source(_identity_of(readers.frame_columns(source)), [readers.frame_part(source)])
+        return RawData(_identity_of(readers.frame_columns(source)), [readers.frame_table(source)])
     if hasattr(source, "shape") and hasattr(source, "dtype"):
         return _arrays({"X": source}, "the array")
     if isinstance(source, Mapping) and source:
@@ -91,7 +91,7 @@ def find_source(source: Any, format_: str | None, options: Options) -> Source:
     return _blocks(blocks)
 
 
-def _files(paths: list[Path], format_: str | None, options: Options) -> Source:
+def _files(paths: list[Path], format_: str | None, options: Options) -> RawData:
     formats = {format_ or _format_of(path) for path in paths}
     if len(formats) > 1:
         raise InputError(f"the files are of different formats, {sorted(formats)}; convert files of one format, or say format=")
@@ -104,17 +104,17 @@ def _files(paths: list[Path], format_: str | None, options: Options) -> Source:
         options = replace(options, separator="\t")
     identity = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     if kind == "libsvm" and options.n_features is None:
-        return Source(
+        return RawData(
             identity,
             [],
             partial(_count_features, paths),
-            lambda count: _parts(kind, paths, replace(options, n_features=count), identity),
+            lambda count: _tables(kind, paths, replace(options, n_features=count), identity),
         )
-    return _parts(kind, paths, options, identity)
+    return _tables(kind, paths, options, identity)
 
 
-def _parts(kind: str, paths: list[Path], options: Options, identity: Any) -> Source:
-    return Source(identity, [FILES[kind](path, options) for path in paths])
+def _tables(kind: str, paths: list[Path], options: Options, identity: Any) -> RawData:
+    return RawData(identity, [FILES[kind](path, options) for path in paths])
 
 
 def _count_features(paths: list[Path], progress: Progress) -> int:
@@ -122,7 +122,7 @@ def _count_features(paths: list[Path], progress: Progress) -> int:
         return readers.most_features(paths, bar.update)
 
 
-def _zarr(path: Path) -> Source:
+def _zarr(path: Path) -> RawData:
     zarr = readers.optional("zarr")
     try:
         opened = zarr.open(path, mode="r")
@@ -134,18 +134,17 @@ def _zarr(path: Path) -> Source:
     return _arrays(arrays, path.name)
 
 
-def _arrays(arrays: dict[str, Any], name: str) -> Source:
-    part = readers.arrays_part(arrays, name)
-    return Source(_identity_of(arrays), [part])
+def _arrays(arrays: dict[str, Any], name: str) -> RawData:
+    return RawData(_identity_of(arrays), [readers.arrays_table(arrays, name)])
 
 
-def _blocks(blocks: Iterator[Any]) -> Source:
+def _blocks(blocks: Iterator[Any]) -> RawData:
     first = next(blocks, None)
     if first is None:
         raise InputError("source has no blocks of rows; an iterator can be used only once: give the function that makes it")
     columns = readers.block_columns(first, "block 0")
     digest = readers.fingerprint({name: values[:1] for name, values in columns.items() if values.ndim})
-    return Source(digest, [readers.blocks_part(itertools.chain([first], blocks))])
+    return RawData(digest, [readers.blocks_table(itertools.chain([first], blocks))])
 
 
 def _identity_of(arrays: Mapping[str, Any]) -> list[Any]:

@@ -7,20 +7,15 @@ import errno
 import hashlib
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.progress import Progress
-from sgmcmc.data.datasets.locks import wait_for_lock
-from sgmcmc.data.layout import Layout
+from sgmcmc.core.types import Rows
+from sgmcmc.data.columns import Arrangement
 from sgmcmc.rows.header import row_file, size
-
-Rows: TypeAlias = dict[str, np.ndarray]
 
 REREAD = 2**24
 """Bytes read at once where a file is read again for its checksum."""
@@ -80,8 +75,10 @@ class GrowingFile:
 class Collected:
     """Rows of blocks of any size, handed on in runs of one size. A run is good until the next is asked for."""
 
-    def __init__(self, layout: Layout, run_rows: int) -> None:
-        self._run = {name: np.empty((run_rows, *layout.row_shapes[name]), dtype) for name, dtype in layout.dtypes.items()}
+    def __init__(self, arrangement: Arrangement, run_rows: int) -> None:
+        self._run = {
+            name: np.empty((run_rows, *arrangement.row_shapes[name]), dtype) for name, dtype in arrangement.dtypes.items()
+        }
         self._run_rows, self.filled = run_rows, 0
 
     def add(self, rows: Rows) -> Iterator[Rows]:
@@ -102,12 +99,12 @@ class Collected:
 
 
 @contextlib.contextmanager
-def row_files(folder: Path, layout: Layout, n_rows: int) -> Iterator[dict[str, GrowingFile]]:
+def row_files(folder: Path, arrangement: Arrangement, n_rows: int) -> Iterator[dict[str, GrowingFile]]:
     """The arrays' files, to be gone on with after `n_rows` rows."""
     with contextlib.ExitStack() as stack:
         yield {
             name: stack.enter_context(contextlib.closing(GrowingFile(row_file(folder, name), n_rows * width, hashed=True)))
-            for name, width in layout.row_bytes.items()
+            for name, width in arrangement.row_bytes.items()
         }
 
 
@@ -137,16 +134,3 @@ def write_failure(folder: Path, error: OSError) -> SgmcmcError:
         f"{folder} could not be written ({error}); check its permissions and the disk, or choose another folder; "
         "the same call again goes on where it stopped"
     )
-
-
-@contextlib.contextmanager
-def alone(folder: Path, progress: Progress) -> Iterator[None]:
-    """One process at a time works in a folder. The lock is on the folder itself and ends with the process."""
-    handle = None if sys.platform == "win32" else os.open(folder, os.O_RDONLY)
-    try:
-        if handle is not None:
-            wait_for_lock(handle, f"converts into {folder}", progress)
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)

@@ -1,4 +1,4 @@
-"""From columns of a source to the arrays of a folder: which, of what type, and nothing but finite numbers."""
+"""From columns of raw data to the arrays of a folder: which, of what type, and nothing but finite numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sgmcmc.core.errors import InputError, describe
 Columns: TypeAlias = dict[str, np.ndarray]
 """A block of rows as it was read: columns, or arrays with rows on the first axis."""
 
-Choice: TypeAlias = Mapping[str, "str | list[str] | tuple[str, ...] | EllipsisType"]
+ColumnChoice: TypeAlias = Mapping[str, "str | list[str] | tuple[str, ...] | EllipsisType"]
 """The arrays to make: of one column, of several side by side, or (`...`) of all the others."""
 
 KEPT = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
@@ -34,7 +34,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Arrangement:
     """The arrays of a folder. `columns` has one name for a column taken as it is, a list for several side by side."""
 
     columns: dict[str, str | list[str]]
@@ -54,7 +54,7 @@ class Layout:
         return {"columns": self.columns, "dtypes": dtypes, "row_shapes": shapes, "everything": self.everything}
 
     @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Layout:
+    def from_record(cls, record: dict[str, Any]) -> Arrangement:
         """From JSON."""
         dtypes = {name: np.dtype(text) for name, text in record["dtypes"].items()}
         shapes = {name: tuple(shape) for name, shape in record["row_shapes"].items()}
@@ -97,8 +97,8 @@ class Layout:
         return rows
 
 
-def settle(block: Columns, chosen: Choice | None, dtype: Any, place: Place) -> Layout:
-    """The layout that the first block of rows and the user's wishes make."""
+def settle(block: Columns, chosen: ColumnChoice | None, dtype: Any, place: Place) -> Arrangement:
+    """The arrangement that the first block of rows and the user's wishes make."""
     for column, values in block.items():
         if values.ndim == 0:
             raise InputError(f"{place.name}: {column!r} is {describe(values)}; expected rows on the first axis")
@@ -114,17 +114,19 @@ def settle(block: Columns, chosen: Choice | None, dtype: Any, place: Place) -> L
             raise InputError(f"{place.name}: array {name!r} has rows of shape {shape}, which hold nothing")
     if isinstance(dtype, Mapping) and (unknown := [name for name in dtype if name not in columns]):
         raise InputError(f"dtype is for {_listed(unknown)}; the arrays are {_listed(names)}")
-    return Layout(columns, {name: _dtype(name, part, block, dtype, place) for name, part in columns.items()}, shapes, everything)
+    return Arrangement(
+        columns, {name: _dtype(name, part, block, dtype, place) for name, part in columns.items()}, shapes, everything
+    )
 
 
-def wanted(chosen: Choice | None) -> list[str] | None:
+def wanted(chosen: ColumnChoice | None) -> list[str] | None:
     """The columns that must be read, or None for all of them."""
     if chosen is None or any(part is ... for part in chosen.values()):
         return None
     return list(dict.fromkeys(column for part in chosen.values() for column in ([part] if isinstance(part, str) else part)))  # pyright: ignore
 
 
-def check_choice_of_columns(chosen: Any) -> Choice | None:
+def check_columns(chosen: Any) -> ColumnChoice | None:
     """`columns` as it may be."""
     expected = (
         'expected a dict such as {"X": ["a", "b"], "y": "label"}, or {"X": ..., "y": "label"} with ... for all other columns'
@@ -164,7 +166,7 @@ def fitted(values: np.ndarray, dtype: np.dtype, column: str, name: str, place: P
     return result
 
 
-def _columns(block: Columns, chosen: Choice | None, place: Place) -> tuple[dict[str, str | list[str]], bool]:
+def _columns(block: Columns, chosen: ColumnChoice | None, place: Place) -> tuple[dict[str, str | list[str]], bool]:
     if chosen is None:
         return {column: column for column in block}, True
     named = {column for part in chosen.values() if part is not ... for column in ([part] if isinstance(part, str) else part)}  # pyright: ignore
