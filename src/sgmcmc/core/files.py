@@ -58,7 +58,7 @@ def checked_json(contents: bytes, path: Path) -> dict[str, Any]:
         recorded = record.pop("checksum")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFileError(f"{path} is damaged: it is not what was written") from error
-    if recorded != checksum_of(record):
+    if recorded not in (checksum_of(record), _checksum_before(record)):
         raise DamagedFileError(f"{path} is damaged, or was edited: its checksum does not fit")
     return record
 
@@ -66,6 +66,11 @@ def checked_json(contents: bytes, path: Path) -> dict[str, Any]:
 def checksum_of(record: dict[str, Any]) -> str:
     """The sha256 of a JSON record, however it is laid out."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _checksum_before(record: dict[str, Any]) -> str:
+    """What version 0.1 wrote into the manifests of runs."""
+    return hashlib.blake2b(json.dumps(record, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _keep_as(path: Path, previous: Path) -> None:

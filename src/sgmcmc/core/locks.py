@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.checks import Progress
+from sgmcmc.core.progress import Bar
 
 POLL = 0.25
 """Seconds between two looks at a lock that another process holds."""

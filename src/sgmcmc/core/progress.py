@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
 
 from tqdm.auto import tqdm
 
-from sgmcmc.core.errors import InputError, describe
-
-Progress: TypeAlias = bool | Callable[[dict[str, Any]], Any]
-"""True shows a bar, False nothing; a function is called with what the bar would show."""
+from sgmcmc.core.checks import Progress
 
 DELAY = 0.5
 """Seconds before a bar appears: short jobs stay quiet."""
@@ -40,10 +35,3 @@ class Bar(AbstractContextManager["Bar"]):
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
-
-
-def check_progress(progress: Any) -> Progress:
-    """True, False or a function."""
-    if isinstance(progress, bool) or callable(progress):
-        return progress
-    raise InputError(f"progress is {describe(progress)}; expected True, False or a function such as progress=print")

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
-from sgmcmc.core.checks import check_choice, check_count
+from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.progress import Bar, Progress, check_progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.data.columns import ColumnChoice, check_columns, check_dtype, wanted
 from sgmcmc.data.conversion import Conversion
 from sgmcmc.data.raw_data import FORMATS, find_raw_data

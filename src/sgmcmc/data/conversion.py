@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, SgmcmcError
 from sgmcmc.core.files import DamagedFileError, checked_json, draft_of, sync_folder, write_json
 from sgmcmc.core.locks import alone, lock_of
-from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.core.types import Rows
+from sgmcmc.core.progress import Bar
+from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
 from sgmcmc.data.raw_data import RawData
 from sgmcmc.data.shuffle import Runs, SpilledRows

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.data import readers
 from sgmcmc.data.readers import Options, RawTable
 

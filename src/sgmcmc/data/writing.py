@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.types import Rows
+from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement
 from sgmcmc.rows.header import row_file, size
 

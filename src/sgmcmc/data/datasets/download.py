@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.files import replacing
 from sgmcmc.core.locks import alone
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.data.datasets.catalogue import DataFile
 from sgmcmc.data.datasets.contents import DamagedError, unpack
 from sgmcmc.data.datasets.folders import FOLDER_SETTING
