@@ -73,6 +73,7 @@ def _whitened_model(X: Any, y: Any, whitening: Any) -> None:
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
+
     from reproduction.models import logistic_regression as model
 
     z = numpyro.sample("z", dist.ImproperUniform(dist.constraints.real_vector, (), (NUMBERS,)))
