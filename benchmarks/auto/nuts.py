@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from auto_covertype import NUMBERS, Estimate, data, errors, start, survey_gradients, surveyed, together
-from auto_fresh import Stages, say
+from benchmarks.auto.covertype import NUMBERS, Estimate, data, errors, start, survey_gradients, surveyed, together
+from benchmarks.common.stages import Stages, say
 
 WARM_UP, SHORT_WARM_UP = 300, 50
 LOOKS = (1 / 8, 1 / 4, 1 / 2, 1)

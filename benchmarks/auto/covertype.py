@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from auto_fresh import Stages, say
+from benchmarks.common.freshly import ROOT
+from benchmarks.common.stages import Stages, say
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "references"))
+sys.path.insert(0, str(ROOT / "references"))
 from estimates import Estimate, estimated, load
 
 REFERENCE = "covertype_laplace"

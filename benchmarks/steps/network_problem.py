@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import sgmcmc
-from problem import MINIBATCH, Dataset
+from benchmarks.common.problem import MINIBATCH, Dataset
 from reproduction.models import neural_network as model
 from sgmcmc.data.datasets import FOLDER_SETTING
 from sgmcmc.data.datasets.catalogue import MNIST
