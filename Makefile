@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
 	@echo "make reproduce the article's experiments with Stan, half an hour; the report goes to docs/methods/reproduction"
-	@echo "make reproduce QUICK=1  the same shortened, minutes; the report goes to build/reproduction"
+	@echo "make reproduce QUICK=1 the same with shortened chains, minutes; the report goes to build/reproduction"
 	@echo "make test      lint, types, tests"
 	@echo "make test-all  the same and the slow statistical checks"
-	@echo "make bench     speed and memory, side by side with a hand-written C loop"
+	@echo "make bench     speed and memory, side by side with a hand-written C loop; the import beside that of JAX"
 	@echo "make bench-auto accuracy of sample against time, and growth with the number of rows; half an hour"
 	@echo "make bench-large 10 GB of rows on disk beside the same model in memory; half an hour"
 	@echo "make docs      build the documentation into site/"

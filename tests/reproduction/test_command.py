@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,12 @@ def test_help_names_the_experiments():
     helped = run("--help").output
     assert all(name in helped for name in EXPERIMENTS)
     assert "Examples" in helped
+
+
+def test_it_runs_in_the_projects_folder():
+    command = [sys.executable, "-m", "reproduction", "--help"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2]).stdout
+    assert told.startswith("Usage: python -m reproduction [OPTIONS] EXPERIMENT")
 
 
 def test_an_unknown_experiment_is_refused():
