@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-BUILD = Path(__file__).parent / "build"
+BUILD = Path(__file__).parents[1] / "build"
 
 ROWS = 571_012
 COLUMNS = 54

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from tqdm import tqdm
 
-from fresh import in_fresh_process
-from network_problem import KEEP, START, STEPSIZE, images, log_posterior, network_sampler
-from problem import MINIBATCH, Dataset
-from speed import Timed, clock
-from table import gigabytes, spread, table, verdict
+from benchmarks.common.freshly import freshly
+from benchmarks.common.problem import MINIBATCH, Dataset
+from benchmarks.common.table import gigabytes, spread, table, verdict
+from benchmarks.fresh.jobs import network
+from benchmarks.steps.network_problem import KEEP, START, STEPSIZE, images, log_posterior, network_sampler
+from benchmarks.steps.speed import Timed, clock
 
 OURS, BY_HAND = "sgld", "scan by hand"
 BAR = 1.5
@@ -37,7 +38,7 @@ def measure(rounds: int, steps: int) -> dict[str, Any]:
                     times[job].append(milliseconds)
                 bar.update()
         bar.set_postfix_str("memory")
-        memory = in_fresh_process("network", str(rounds * steps))
+        memory = freshly(network, steps=rounds * steps)
         bar.update()
     return {"data": name, "rows": len(data["y"]), "steps": steps, "ms_per_step": times, "memory": memory}
 

@@ -1,17 +1,10 @@
-"""Data larger than memory: a folder of rows sampled from disk, beside the same model in memory. 10 GB unless told otherwise.
-
-Makes the folder first (synthetic logistic regression, converted and shuffled in blocks), with twice its size of disk; where there
-is less, the largest that fits. Tables go to benchmarks/build/large.md and large.json.
-"""
+"""Steps per second from a folder and from memory, in turns; from a cold cache; and `sample` beside the exact posterior."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -19,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from auto_fresh import say
-from large_data import affordable, forget, make_folder, rows_of
-from large_exact import ONE_THREAD, exact_posterior
-from large_jobs import nothing_to_tune, sampling
-from problem import BUILD, COLUMNS, ITERATIONS, MINIBATCH
-from table import gigabytes, reached, spread, table, verdict
-from workers import PEAK, Job, Worker
+from benchmarks.common.problem import COLUMNS, ITERATIONS, MINIBATCH
+from benchmarks.common.stages import say
+from benchmarks.common.table import gigabytes, reached, spread, table, verdict
+from benchmarks.common.workers import PEAK, Job, Worker
+from benchmarks.large.data import affordable, forget, make_folder, rows_of
+from benchmarks.large.exact import ONE_THREAD, exact_posterior
+from benchmarks.large.jobs import nothing_to_tune, sampling
 
 SMALLEST, COMPARED = 1.0, 2.0
 """Gigabytes: a folder of less shows nothing, and as many are held in memory to compare with: windows cost the same of any N."""
@@ -36,22 +29,6 @@ PAIRS = (("sgldcv", "window"), ("sgld", "window"), ("sgld", "random"))
 """What is run from the folder and from memory. The bar is one for windows: random rows are for data the system can hold."""
 
 COLD_ROUNDS = 3
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, default=10.0)
-    parser.add_argument("--folder", type=Path, help="where to make the folder of rows, or find it (default: a temporary one)")
-    parser.add_argument("--keep", action="store_true", help="do not remove the folder of rows that was made")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--iterations", type=int, default=ITERATIONS)
-    chosen = parser.parse_args()
-    folder = chosen.folder or Path(tempfile.gettempdir()) / "sgmcmc-bench-large"
-    result = measure(chosen.gigabytes, folder, chosen.rounds, chosen.iterations, chosen.keep, whole=True)
-    BUILD.mkdir(exist_ok=True)
-    (BUILD / "large.md").write_text(report(result) + "\n")
-    (BUILD / "large.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(report(result))
 
 
 def measure(
@@ -225,7 +202,3 @@ def sample_lines(result: dict[str, Any]) -> list[str]:
 
 def rms(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(values**2)))
-
-
-if __name__ == "__main__":
-    main()

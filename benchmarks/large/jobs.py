@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from auto_fresh import Stages
-from large_exact import log_prior
-from problem import ITERATIONS, log_lik, options, start, stepsize
+from benchmarks.common.problem import ITERATIONS, log_lik, options, start, stepsize
+from benchmarks.common.stages import Stages
+from benchmarks.large.exact import log_prior
 
 
 def sampling(

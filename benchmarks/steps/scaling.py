@@ -7,10 +7,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from limit import Limit
-from problem import COLUMNS, ITERATIONS, MINIBATCH, synthetic
-from speed import sgld_job
-from table import spread, table, verdict
+from benchmarks.common.problem import COLUMNS, ITERATIONS, MINIBATCH, synthetic
+from benchmarks.common.table import spread, table, verdict
+from benchmarks.steps.limit import Limit
+from benchmarks.steps.speed import sgld_job
 
 MODES = ("random", "window")
 BAR = 1.3

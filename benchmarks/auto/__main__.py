@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import auto_growth
-import auto_race
-from bench import describe, installed, machine
-from problem import BUILD
+from benchmarks.auto import growth, race
+from benchmarks.bench import describe, installed, machine
+from benchmarks.common.freshly import ROOT
+from benchmarks.common.problem import BUILD
 
-ASSETS = Path(__file__).parents[1] / "docs" / "assets"
+ASSETS = ROOT / "docs" / "assets"
 SECTIONS = ("covertype", "growth")
 FULL: dict[str, dict[str, Any]] = {
     "covertype": {"draws": (50, 250, 2_500, 10_000), "rounds": 3, "nuts_seconds": 240.0, "quick": False},
@@ -30,7 +30,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "covertype": {"draws": (20, 50), "rounds": 1, "nuts_seconds": 25.0, "quick": True},
     "growth": {"sizes": (5_000, 20_000), "draws": 20, "seeds": 1, "steps": 100, "rounds": 1},
 }
-MODULES: dict[str, Any] = {"covertype": auto_race, "growth": auto_growth}
+MODULES: dict[str, Any] = {"covertype": race, "growth": growth}
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
     if "covertype" in results:
         from sgmcmc.results.pictures import save_png
 
-        save_png(auto_race.figure(results["covertype"]), folder / "auto.png")
+        save_png(race.figure(results["covertype"]), folder / "auto.png")
     print("\n\n".join(["# sample", describe(about), *(MODULES[name].report(result) for name, result in results.items())]))
 
 

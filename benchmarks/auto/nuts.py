@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from auto_covertype import NUMBERS, Estimate, data, errors, start, survey_gradients, surveyed, together
-from auto_fresh import Stages, say
+from benchmarks.auto.covertype import NUMBERS, Estimate, data, errors, start, survey_gradients, surveyed, together
+from benchmarks.common.stages import Stages, say
 
 WARM_UP, SHORT_WARM_UP = 300, 50
 LOOKS = (1 / 8, 1 / 4, 1 / 2, 1)
@@ -73,6 +73,7 @@ def _whitened_model(X: Any, y: Any, whitening: Any) -> None:
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
+
     from reproduction.models import logistic_regression as model
 
     z = numpyro.sample("z", dist.ImproperUniform(dist.constraints.real_vector, (), (NUMBERS,)))

@@ -27,12 +27,12 @@ import numpy as np
 from tqdm import tqdm
 
 import sgmcmc
-from limit import Limit, compile_limit
-from problem import BUILD, COLUMNS, ITERATIONS, MINIBATCH, ROWS, Dataset, arguments, options, synthetic
+from benchmarks.common.problem import BUILD, COLUMNS, ITERATIONS, MINIBATCH, ROWS, Dataset, arguments, options, synthetic
+from benchmarks.common.table import spread, table
+from benchmarks.steps.limit import Limit, compile_limit
 from sgmcmc.core.trees import Batch
 from sgmcmc.rows import gathering, sources
 from sgmcmc.rows import gathering as native
-from table import spread, table
 
 MINIBATCHES = 299
 """In a chunk of 32 MB."""

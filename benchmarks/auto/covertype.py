@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from auto_fresh import Stages, say
+from benchmarks.common.freshly import ROOT
+from benchmarks.common.stages import Stages, say
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "references"))
+sys.path.insert(0, str(ROOT / "references"))
 from estimates import Estimate, estimated, load
 
 REFERENCE = "covertype_laplace"
@@ -57,9 +57,8 @@ def together(bias: Any, beta: Any) -> np.ndarray:
 
 def by_sample(draws: int, seed: int) -> dict[str, Any]:
     rows = data()
-    from reproduction.models import logistic_regression as model
-
     import sgmcmc
+    from reproduction.models import logistic_regression as model
 
     stages = Stages(f"sample, {draws:,} draws")
     fit = sgmcmc.sample(model.log_lik, rows, start(), log_prior=model.log_prior, draws=draws, seed=seed, progress=stages)
@@ -94,7 +93,6 @@ def pilot_gradients(stages: Stages) -> int:
 def surveyed(rows: dict[str, np.ndarray], stages: Stages) -> Any:
     """The mode and the curvature there."""
     from reproduction.models import logistic_regression as model
-
     from sgmcmc.samplers.composing import check_problem
     from sgmcmc.tune.survey import take_survey
 
@@ -116,11 +114,10 @@ def by_laplace() -> dict[str, Any]:
 def by_the_article(label: str, own_centre: bool, quick: bool) -> dict[str, Any]:
     """One of the six with the article's settings, one chain; `own_centre` finds the control variates' centre by the library."""
     rows = data()
+    import sgmcmc
     from reproduction.models import logistic_regression as model
     from reproduction.runs import set_up, standard_normal, start_chains
     from reproduction.settings import METHODS, lengths, setting
-
-    import sgmcmc
 
     (method,) = (method for method in METHODS if method.label == label)
     name, first = "logistic-regression", standard_normal({"beta": (54,), "bias": ()}, 1)

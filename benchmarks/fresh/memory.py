@@ -6,9 +6,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from fresh import in_fresh_process
-from problem import COLUMNS, ITERATIONS
-from table import gigabytes, table, verdict
+from benchmarks.common.freshly import freshly
+from benchmarks.common.problem import COLUMNS, ITERATIONS
+from benchmarks.common.table import gigabytes, table, verdict
+from benchmarks.fresh import jobs
 
 HEADROOM = 10**9
 """Beyond the data, one copy of them on the device and the draws: Python, JAX, the compiler and a chunk's minibatches."""
@@ -19,7 +20,7 @@ def measure(n_rows: int) -> dict[str, Any]:
     with tqdm(total=2, desc="memory", unit="run") as bar:
         for rows in ("random", "window"):
             bar.set_postfix_str(f"rows={rows}, N={n_rows:,}")
-            peaks[rows] = in_fresh_process("memory", rows, str(n_rows))
+            peaks[rows] = freshly(jobs.memory, rows=rows, n_rows=n_rows)
             bar.update()
     return {"rows": n_rows, "peaks": peaks}
 

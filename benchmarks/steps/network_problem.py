@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reproduction.models import neural_network as model
 
 import sgmcmc
-from problem import MINIBATCH, Dataset
+from benchmarks.common.problem import MINIBATCH, Dataset
+from reproduction.models import neural_network as model
 from sgmcmc.data.datasets import FOLDER_SETTING
 from sgmcmc.data.datasets.catalogue import MNIST
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-import auto_covertype
-import auto_nuts
-from auto_fresh import freshly, middle, say
+from benchmarks.auto import covertype, nuts
+from benchmarks.common.freshly import freshly
+from benchmarks.common.stages import middle, say
+from benchmarks.common.table import table
 from sgmcmc.results.pictures import COLOURS
-from table import table
 
 SIX = ("sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv")
 OWN_CENTRE = " (centre found by the library)"
@@ -24,19 +24,17 @@ def measure(draws: tuple[int, ...], rounds: int, nuts_seconds: float, quick: boo
     for label in SIX:
         for own_centre in (False, True) if label.endswith("cv") else (False,):
             name = label + OWN_CENTRE if own_centre else label
-            article[name] = freshly(auto_covertype.by_the_article, label=label, own_centre=own_centre, quick=quick)
-    runs = [
-        {count: freshly(auto_covertype.by_sample, draws=count, seed=seed) for count in draws} for seed in range(1, rounds + 1)
-    ]
+            article[name] = freshly(covertype.by_the_article, label=label, own_centre=own_centre, quick=quick)
+    runs = [{count: freshly(covertype.by_sample, draws=count, seed=seed) for count in draws} for seed in range(1, rounds + 1)]
     result = {
-        "reference": auto_covertype.own_errors(),
+        "reference": covertype.own_errors(),
         "sample": {str(count): middle([run[count] for run in runs]) for count in draws},
-        "laplace": freshly(auto_covertype.by_laplace),
+        "laplace": freshly(covertype.by_laplace),
         "article": article,
     }
     for name, given in (("nuts", False), ("nuts given", True)):
         say(f"{name}: {nuts_seconds:.0f} s")
-        result[name] = freshly(auto_nuts.by_nuts, budget=nuts_seconds, given=given)
+        result[name] = freshly(nuts.by_nuts, budget=nuts_seconds, given=given)
     return result
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from problem import ITERATIONS, MINIBATCH, ROWS, log_lik, options, start, stepsize, synthetic
-from table import reached, spread, table
-from workers import Worker
+from benchmarks.common.problem import ITERATIONS, MINIBATCH, ROWS, log_lik, options, start, stepsize, synthetic
+from benchmarks.common.table import reached, spread, table
+from benchmarks.common.workers import Worker
 
 CHAINS = 4
 LEAST_RATIO = 1.6

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from auto_fresh import Stages, freshly, middle, say
-from table import spread, table, verdict
+from benchmarks.common.freshly import freshly
+from benchmarks.common.stages import Stages, middle, say
+from benchmarks.common.table import spread, table, verdict
 
 COLUMNS, CORRELATION, EFFECT = 20, 0.5, 0.3
 BLOCK = 100_000

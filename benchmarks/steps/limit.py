@@ -8,10 +8,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from problem import BUILD, COLUMNS, ITERATIONS, MINIBATCH
+from benchmarks.common.problem import BUILD, COLUMNS, ITERATIONS, MINIBATCH
 
 HERE = Path(__file__).parent
-REFERENCE = HERE.parents[1] / "shared" / "bench" / "limit_sgld_logistic.c"
+REFERENCE = HERE.parents[2] / "shared" / "bench" / "limit_sgld_logistic.c"
 """A second loop for the same job, compared with ours where it is there."""
 
 FLAGS = ("-O3", "-march=native", "-ffast-math")

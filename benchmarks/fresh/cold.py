@@ -7,9 +7,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from fresh import in_fresh_process
-from problem import ITERATIONS, MINIBATCH, covertype
-from table import spread, table, verdict
+from benchmarks.common.freshly import freshly
+from benchmarks.common.problem import ITERATIONS, MINIBATCH, covertype
+from benchmarks.common.table import spread, table, verdict
+from benchmarks.fresh import jobs
 
 LIMITS = {"sgld": 8.0, "sgldcv": 15.0}
 """Seconds."""
@@ -24,7 +25,7 @@ def measure(repeats: int) -> dict[str, Any]:
         for number in range(1, repeats + 1):
             for sampler, found in runs.items():
                 bar.set_postfix_str(f"{sampler}, round {number}")
-                found.append(in_fresh_process("cold", sampler, str(path or "synthetic")))
+                found.append(freshly(jobs.cold, sampler=sampler, path=str(path or "synthetic")))
                 bar.update()
     return {"data": "real covertype" if path else "synthetic data of covertype's shape", "runs": runs}
 

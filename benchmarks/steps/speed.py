@@ -9,9 +9,21 @@ from typing import Any
 
 from tqdm import tqdm
 
-from limit import Limit
-from problem import ITERATIONS, MINIBATCH, ROWS, STEPSIZE, Dataset, arguments, log_lik, log_prior, options, start, synthetic
-from table import spread, table, verdict
+from benchmarks.common.problem import (
+    ITERATIONS,
+    MINIBATCH,
+    ROWS,
+    STEPSIZE,
+    Dataset,
+    arguments,
+    log_lik,
+    log_prior,
+    options,
+    start,
+    synthetic,
+)
+from benchmarks.common.table import spread, table, verdict
+from benchmarks.steps.limit import Limit
 
 LIMIT, REFERENCE = "C loop, random rows", "reference C loop, random rows"
 BARS = {"sgld rows=random": (2.0, 1.4), "sgld rows=window": (1.5, 1.2)}

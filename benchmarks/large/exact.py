@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from problem import COLUMNS, Dataset
+from benchmarks.common.problem import COLUMNS, Dataset
 
 BLOCK = 10_000
 SOME_ROWS = 1_000_000

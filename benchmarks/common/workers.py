@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import inspect
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -20,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+from benchmarks.common.freshly import environment as inherited
 
 Job = Callable[..., Iterator[dict[str, Any]]]
 
@@ -32,14 +33,13 @@ class Worker(AbstractContextManager["Worker"]):
     """A process of its own with one job. Compiled programs of other processes are not seen."""
 
     def __init__(self, job: Job, environment: dict[str, str] | None = None, **arguments: Any) -> None:
-        inherited = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
         self._name = f"{job.__name__}({arguments})"
         self._process = subprocess.Popen(
-            [sys.executable, __file__, Path(inspect.getfile(job)).stem, job.__name__, json.dumps(arguments)],
+            [sys.executable, "-m", __spec__.name, _module(job), job.__name__, json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=inherited | (environment or {}),
+            env=inherited() | (environment or {}),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -64,6 +64,14 @@ class Worker(AbstractContextManager["Worker"]):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _module(job: Job) -> str:
+    """The name by which another process can import the module of a job, though it may run as a command here."""
+    module = inspect.getmodule(job)
+    assert module is not None
+    assert module.__spec__ is not None
+    return module.__spec__.name
 
 
 class PeakOfMemory(threading.Thread):

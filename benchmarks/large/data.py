@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from problem import COLUMNS, FEATURE_RANGE, Dataset
+from benchmarks.common.problem import COLUMNS, FEATURE_RANGE, Dataset
 
 ROW_BYTES = 4 * (COLUMNS + 1)
 BLOCK = 50_000

@@ -1,26 +1,11 @@
-"""A function of a benchmark module in a process of its own, so that it compiles all it needs; and a clock for stages."""
+"""A clock for the stages of a run, a word on each, and medians of runs."""
 
 from __future__ import annotations
 
-import importlib
-import json
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from statistics import median
 from typing import Any
-
-
-def freshly(function: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, Any]:
-    """What `function(**arguments)` returns in a new process, through JSON. Compiled programs of other processes are not seen."""
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    command = [sys.executable, __file__, function.__module__, function.__name__, json.dumps(arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment)
-    if done.returncode:
-        raise RuntimeError(f"{function.__name__}({arguments}) ended with code {done.returncode}; its messages are above")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -60,8 +45,3 @@ class Stages:
 
 def say(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    module, name, arguments = sys.argv[1:]
-    print(json.dumps(getattr(importlib.import_module(module), name)(**json.loads(arguments))))
