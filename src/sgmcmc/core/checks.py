@@ -31,12 +31,6 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     return value
 
 
-def check_callable(name: str, value: Any, example: str) -> None:
-    """A function."""
-    if not callable(value):
-        raise InputError(f"{name} is {describe(value)}; expected a function such as {example}")
-
-
 def as_key(seed: Any) -> jax.Array:
     """A typed key from a whole number or a JAX key, old style or new."""
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):

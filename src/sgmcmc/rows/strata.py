@@ -17,8 +17,9 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree
+from sgmcmc.rows.gathering import gather
 from sgmcmc.rows.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, per_key, starts
-from sgmcmc.rows.table import Stratum, gather
+from sgmcmc.rows.table import Stratum
 
 STRATA = "strata"
 """The mesh axis over which likelihood terms are summed."""
