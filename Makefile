@@ -7,10 +7,11 @@ STAMP := $(VENV)/.installed
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
-	@echo "make reproduce the article's experiments, half an hour; the report goes to docs/methods/reproduction"
+	@echo "make reproduce the article's experiments with Stan, half an hour; the report goes to docs/methods/reproduction"
+	@echo "make reproduce QUICK=1 the same with shortened chains, minutes; the report goes to build/reproduction"
 	@echo "make test      lint, types, tests"
 	@echo "make test-all  the same and the slow statistical checks"
-	@echo "make bench     speed and memory, side by side with a hand-written C loop"
+	@echo "make bench     speed and memory, side by side with a hand-written C loop; the import beside that of JAX"
 	@echo "make bench-auto accuracy of sample against time, and growth with the number of rows; half an hour"
 	@echo "make bench-large 10 GB of rows on disk beside the same model in memory; half an hour"
 	@echo "make docs      build the documentation into site/"
@@ -27,8 +28,12 @@ demo: $(STAMP)
 	$(BIN)/sgmcmc demo
 
 reproduce: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[stan]'
-	$(BIN)/sgmcmc reproduce all --out docs/methods/reproduction
+ifdef QUICK
+	$(BIN)/python -m reproduction all --quick --out build/reproduction
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[reproduction]'
+	$(BIN)/python -m reproduction all --out docs/methods/reproduction
+endif
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -47,10 +52,10 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/bench.py
 
 bench-auto: $(STAMP)
-	$(BIN)/python benchmarks/auto.py
+	$(BIN)/python -m benchmarks.auto
 
 bench-large: $(STAMP)
-	$(BIN)/python benchmarks/large.py
+	$(BIN)/python -m benchmarks.large
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,5 +1,5 @@
-"""Speed, scaling, memory and cold start of sgmcmc beside a hand-written C loop, a network beside a hand-written scan, data on
-disk beside data in memory, two devices beside one.
+"""Speed, scaling, memory and cold start of sgmcmc beside a hand-written C loop, its import beside that of JAX, a network beside a
+hand-written scan, data on disk beside data in memory, two devices beside one.
 
 All numbers are measured here and now, in several minutes, or with `--quick` in about three. Tables go to
 benchmarks/build/results.md and results.json.
@@ -19,16 +19,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import cold
-import devices
-import large
-import memory
-import network
-import ratios
-import scaling
-import speed
-from limit import Limit, compile_limit
-from problem import BUILD, COLUMNS
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `python benchmarks/bench.py`
+from benchmarks import ratios
+from benchmarks.common.problem import BUILD, COLUMNS
+from benchmarks.fresh import cold, imports, memory
+from benchmarks.large import comparison as large
+from benchmarks.steps import devices, network, scaling, speed
+from benchmarks.steps.limit import Limit, compile_limit
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,7 @@ class Plan:
     scaling_rounds: int
     scaling_sizes: tuple[int, ...]
     memory_rows: int
+    import_rounds: int
     cold_repeats: int
     network_rounds: int
     network_steps: int
@@ -52,6 +50,7 @@ FULL = Plan(
     scaling_rounds=7,
     scaling_sizes=(10**4, 10**5, 10**6, 10**7),
     memory_rows=10**7,
+    import_rounds=9,
     cold_repeats=3,
     network_rounds=10,
     network_steps=1000,
@@ -64,6 +63,7 @@ QUICK = Plan(
     scaling_rounds=2,
     scaling_sizes=(10**4, 10**5, 10**6),
     memory_rows=10**6,
+    import_rounds=3,
     cold_repeats=1,
     network_rounds=5,
     network_steps=400,
@@ -72,7 +72,7 @@ QUICK = Plan(
     device_rounds=3,
 )
 
-SECTIONS = ("speed", "large", "devices", "scaling", "memory", "cold", "network")
+SECTIONS = ("speed", "large", "devices", "scaling", "memory", "import", "cold", "network")
 
 
 def main() -> None:
@@ -108,6 +108,7 @@ REPORTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "speed": speed.report,
     "scaling": scaling.report,
     "memory": memory.report,
+    "import": imports.report,
     "cold": cold.report,
     "network": network.report,
     "large": large.report,
@@ -132,6 +133,8 @@ def measured(section: str, plan: Plan, limit: Limit | None) -> dict[str, Any]:
         return scaling.measure(plan.scaling_rounds, plan.scaling_sizes, limit)
     if section == "memory":
         return memory.measure(plan.memory_rows)
+    if section == "import":
+        return imports.measure(plan.import_rounds)
     if section == "cold":
         return cold.measure(plan.cold_repeats)
     if section == "large":

@@ -5,15 +5,16 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-import devices
-import large
-import speed
-from table import reached, spread, table, verdict
+from benchmarks.common.table import reached, spread, table, verdict
+from benchmarks.fresh import imports
+from benchmarks.large import comparison as large
+from benchmarks.steps import devices, speed
 
 
 def report(results: dict[str, Any]) -> str:
     """Of the sections that were measured; empty if none has a ratio."""
     lines = [*speed_lines(results.get("speed")), *large_lines(results.get("large")), *device_lines(results.get("devices"))]
+    lines += import_lines(results.get("import"))
     if not lines:
         return ""
     header = ["", "ratio", "rounds", "bar", "goal"]
@@ -51,3 +52,12 @@ def device_lines(result: dict[str, Any] | None) -> list[list[str]]:
         what = f"{name}, {devices.CHAINS} chains: speed on two devices / on one"
         lines.append([what, spread(against), str(len(against)), bar, ""])
     return lines
+
+
+def import_lines(result: dict[str, Any] | None) -> list[list[str]]:
+    if result is None:
+        return []
+    more = median(imports.beyond(result))
+    bar = f"at most {imports.MOST_BEYOND:g} s more: {verdict(more, imports.MOST_BEYOND)}"
+    against = imports.ratios(result)
+    return [["import sgmcmc / import jax", spread(against), str(len(against)), bar, ""]]

@@ -22,8 +22,7 @@ from reproduction.runs import set_up
 from reproduction.settings import METHODS, Method, lengths, setting, stepsize
 from reproduction.workbook import Workbook
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import size
-from sgmcmc.core.trees import State
+from sgmcmc.core.trees import State, size
 
 NAME = "neural-network"
 TITLE = "Bayesian neural network on MNIST (section 6.3, figure 5)"

@@ -17,10 +17,10 @@ CLAIMS = {
 
 HEAD = """# The article's experiments, run again
 
-Made by `sgmcmc reproduce all{quick}`: the experiments of sections 2 and 6 of the article on the R package, with its settings,
-its figures drawn again, and each of its checkable sentences judged by a measurement. Settings that it does not give are ours
-and marked so; what we put beside its methods (`sghmc` with the corrected order of updates, our own choice of centre and step)
-is labelled. Random numbers are not R's, so runs agree in law, not in digits.
+Made by `python -m reproduction all{quick}`: the experiments of sections 2 and 6 of the article on the R package, with its
+settings, its figures drawn again, and each of its checkable sentences judged by a measurement. Settings that it does not give
+are ours and marked so; what we put beside its methods (`sghmc` with the corrected order of updates, our own choice of centre
+and step) is labelled. Random numbers are not R's, so runs agree in law, not in digits.
 
 Ran with sgmcmc {sgmcmc}, JAX {jax}, Python {python} on {cores} cores ({machine}), in {minutes:.0f} minutes of computing.
 """

@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,15 @@ from reproduction import report
 from reproduction.experiment import load
 from reproduction.settings import SETTINGS, told
 from reproduction.workbook import Workbook, write_atomically
+from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.data.datasets import get_dataset
 from sgmcmc.results.pictures import save_png
+
+
+def check_installed(names: Sequence[str]) -> None:
+    """Optax, which the network's experiment asks for last, is not among the library's own needs."""
+    if "neural-network" in names and find_spec("optax") is None:
+        raise SgmcmcError("neural-network needs optax, which is not installed; pip install -e '.[reproduction]'")
 
 
 def check_data(names: Sequence[str], progress: bool) -> None:

@@ -38,7 +38,7 @@ class Run:
 
 
 def have_stan() -> bool:
-    """Whether the extra `stan` is installed."""
+    """Whether Stan is installed: it comes with the extra `reproduction`."""
     return find_spec("stan") is not None
 
 

@@ -22,10 +22,10 @@ DATASET = None
 FIGURES = {"figure-1": "KL divergence to the exact posterior, and run time, against the number of observations"}
 REMARKS = """
 Data from N(0, 1), the mean θ unknown, prior N(0, 10) with 10 read as the variance, in the samplers and in the exact posterior
-alike. Stan is real Stan (the extra `stan`) where it is installed, else NumPyro's NUTS, labelled so. Stan is compiled anew for
-every seed (the article: for every run) and drawn with and without that time. `sgldcv` runs once with a single step size for
-every N and the article's optimiser, and once as we would run it: automatic centre, step 0.2/N. KL is that of the normal law
-with the draws' mean and variance. Lines are means over seeds, bands their range; the table has medians.
+alike. Stan is real Stan (the extra `reproduction`) where it is installed, else NumPyro's NUTS, labelled so. Stan is compiled
+anew for every seed (the article: for every run) and drawn with and without that time. `sgldcv` runs once with a single step size
+for every N and the article's optimiser, and once as we would run it: automatic centre, step 0.2/N. KL is that of the normal
+law with the draws' mean and variance. Lines are means over seeds, bands their range; the table has medians.
 """
 OURS = "sgldcv, ours"
 TUNING_STEPS = (0.002, 0.02, 0.2, 2.0, 5.0)

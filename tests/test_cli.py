@@ -1,18 +1,15 @@
-"""The command: what it prints, what it leaves behind, and how it ends."""
+"""The command `sgmcmc`: what it prints, what it leaves behind, and how it ends."""
 
 from __future__ import annotations
 
-import json
 import subprocess
+import sys
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
-from dataset_server import *  # noqa: F403 (fixtures)
-from reproduction.settings import METHODS, SETTINGS
 
-from reproduction import gaussian_mixture
-from sgmcmc.cli import EXPERIMENTS, STOPPED, main
+import sgmcmc
+from sgmcmc.__main__ import STOPPED, main
 
 
 def run(*arguments):
@@ -21,16 +18,22 @@ def run(*arguments):
 
 def test_version_and_help():
     assert run("version").output.startswith("sgmcmc 0.")
-    helped = run("reproduce", "--help").output
-    assert all(name in helped for name in EXPERIMENTS)
-    assert "Examples:" in helped
-    assert set(EXPERIMENTS) == set(SETTINGS)
+    helped = run("--help").output
+    assert all(name in helped for name in ("demo", "version"))
+    assert "Examples:" in run("demo", "--help").output
 
 
-def test_an_unknown_experiment_is_refused():
-    ended = run("reproduce", "figure-7")
+def test_python_m_sgmcmc_is_the_command_and_loads_no_pictures_before_one_is_drawn():
+    script = "import sys, sgmcmc.__main__; sys.exit(len({'matplotlib', 'pandas', 'numpyro'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    told = subprocess.run([sys.executable, "-m", "sgmcmc", "version"], check=True, capture_output=True, text=True).stdout
+    assert told == run("version").output
+
+
+def test_an_unknown_command_is_refused():
+    ended = run("reproduce", "all")
     assert ended.exit_code == 2
-    assert "figure-7" in ended.output
+    assert "reproduce" in ended.output
 
 
 def test_demo_runs_on_little_data(tmp_path):
@@ -42,80 +45,18 @@ def test_demo_runs_on_little_data(tmp_path):
     assert str(picture) in ended.output
 
 
-def test_without_data_nothing_is_left_behind(tmp_path, own_world, offer):
-    offer("http://127.0.0.1:1/")
-    out = tmp_path / "out"
-    ended = run("reproduce", "logistic-regression", "--out", out)
-    assert ended.exit_code == 1
-    assert "could not be downloaded" in ended.output
-    assert "SGMCMC_DATA" in ended.output
-    assert not out.exists()
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [
+        (sgmcmc.SgmcmcError("no such thing"), 1, "sgmcmc: no such thing\n"),
+        (OSError("disk full"), 1, "sgmcmc: disk full\n"),
+        (KeyboardInterrupt(), STOPPED, "sgmcmc: stopped\n"),
+    ],
+)
+def test_errors_are_told_in_a_line(raised, code, told, monkeypatch):
+    def sample(*args, **options):
+        raise raised
 
-
-@pytest.fixture
-def instant(monkeypatch):
-    """The mixture experiment without its samplers: draws out of the air, and a list of the parts that were computed."""
-    computed: list[str] = []
-    rng = np.random.default_rng(1)
-
-    def draws(chains, n):
-        upper = rng.integers(0, 2, (chains, n, 1))
-        return np.concatenate([0.4 * upper, 0.4 * upper, 0.4 - 0.4 * upper, 0.4 - 0.4 * upper], -1) + 0.1 * rng.normal(
-            size=(chains, n, 4)
-        )
-
-    def hmc(variant, data, quick):
-        computed.append("HMC")
-        return {"draws": draws(4, 30), "r_hat": 1.0}
-
-    def chains(variant, data, method, repeats, book):
-        if method.label == "sgnhtcv" and "stopped" not in computed:
-            computed.append("stopped")
-            raise KeyboardInterrupt
-        computed.append(method.label)
-        return {"draws": draws(repeats, 30), "sampling": 1.0, "stepsize": 1e-3, "repeatable": True}
-
-    monkeypatch.setattr(gaussian_mixture, "_hmc", hmc)
-    monkeypatch.setattr(gaussian_mixture, "_chains", chains)
-    return computed
-
-
-def test_an_interrupted_reproduction_continues(tmp_path, instant):
-    command = ("reproduce", "gaussian-mixture", "--quick", "--out", tmp_path)
-    first = run(*command)
-    assert first.exit_code == STOPPED
-    assert "goes on" in first.output
-    assert not (tmp_path / "report.md").exists()
-    before = list(instant)
-    second = run(*command)
-    assert second.exit_code == 0, second.output
-    assert second.output.count("done before") == len(before) - 1
-    assert [label for label in instant if label != "stopped"] == ["HMC", *(method.label for method in METHODS)]
-    files = {path.name for path in tmp_path.iterdir()}
-    assert {"report.md", "gaussian-mixture.json", "figure-3-code.png", "figure-3-code.svg"} <= files
-    found = json.loads((tmp_path / "gaussian-mixture.json").read_text())
-    assert found["quick"]
-    assert {row["setting"]: row["from"] for row in found["settings"]}["repeats"] == "ours"
-    report = (tmp_path / "report.md").read_text()
-    assert "![" in report
-    assert "| 6.1 |" in report
-
-
-def test_quiet_is_quiet(tmp_path, instant):
-    instant.append("stopped")
-    ended = run("reproduce", "gaussian-mixture", "--quick", "--quiet", "--out", tmp_path)
-    assert (ended.exit_code, ended.output) == (0, "")
-
-
-def test_all_runs_each_in_a_process_of_its_own_and_stops_with_the_first_that_fails(tmp_path, monkeypatch):
-    commands, codes = [], iter([0, STOPPED])
-
-    def ended(command, check):
-        commands.append(command[3:])
-        return subprocess.CompletedProcess(command, next(codes))
-
-    monkeypatch.setattr("sgmcmc.cli.subprocess.run", ended)
-    monkeypatch.setattr("reproduction.reproduce.check_data", lambda names, progress: None)
-    assert run("reproduce", "all", "--quick", "--seed", 0, "--out", tmp_path).exit_code == STOPPED
-    assert [command[1] for command in commands] == list(EXPERIMENTS[:2])
-    assert commands[0][2:] == ["--out", str(tmp_path), "--quick", "--seed", "0"]
+    monkeypatch.setattr(sgmcmc, "sample", sample)
+    ended = run("demo", "--rows", 100, "--quiet")
+    assert (ended.exit_code, ended.output) == (code, told)

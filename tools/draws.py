@@ -1,7 +1,7 @@
 """Ten runs, written to a file or compared with one: whether another version of the library makes the same draws, bit for bit.
 
-    python tools/draws.py before.npz             # with the one version installed
-    python tools/draws.py before.npz --compare   # with the other
+python tools/draws.py before.npz             # with the one version installed
+python tools/draws.py before.npz --compare   # with the other
 """
 
 from __future__ import annotations

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import auto_growth
-import auto_race
-from auto_fresh import Stages, middle
+from benchmarks.auto import growth, race
+from benchmarks.common.stages import Stages, middle
 
 STORED = Path(__file__).parents[2] / "docs" / "assets" / "auto.json"
 
@@ -23,7 +20,7 @@ def stored():
 
 
 def test_fewer_rows_are_the_first_of_more():
-    few, more = auto_growth.synthetic(500), auto_growth.synthetic(auto_growth.BLOCK + 500)
+    few, more = growth.synthetic(500), growth.synthetic(growth.BLOCK + 500)
     assert all((few[name] == more[name][:500]).all() for name in few)
     assert 0.3 < more["y"].mean() < 0.7
 
@@ -31,11 +28,11 @@ def test_fewer_rows_are_the_first_of_more():
 def test_the_exact_curvature_is_that_of_the_model(x64):
     import jax
 
-    data = {name: array.astype(np.float64) for name, array in auto_growth.synthetic(2_000).items()}
-    mode, precision = auto_growth.laplace(data)
+    data = {name: array.astype(np.float64) for name, array in growth.synthetic(2_000).items()}
+    mode, precision = growth.laplace(data)
 
     def log_posterior(beta):
-        return auto_growth.log_lik({"beta": beta}, data).sum() + auto_growth.log_prior({"beta": beta})
+        return growth.log_lik({"beta": beta}, data).sum() + growth.log_prior({"beta": beta})
 
     away = np.asarray(jax.grad(log_posterior)(mode)) / np.sqrt(np.diag(precision))
     assert np.abs(away).max() < 1e-5
@@ -57,15 +54,15 @@ def test_medians_of_runs_keep_the_runs():
 
 
 def test_one_round_of_timed_steps():
-    times = auto_growth.steps_timed([1_000, 2_000], minibatch=16, steps=10, rounds=1)
+    times = growth.steps_timed([1_000, 2_000], minibatch=16, steps=10, rounds=1)
     assert list(times) == ["ours", "bare"]
     assert all(len(times[who][size]) == 1 for who in times for size in (1_000, 2_000))
 
 
 def test_the_stored_figures_give_the_tables_and_the_picture(stored):
-    assert auto_race.report(stored["covertype"]).count("\n|") > 20
-    assert auto_growth.report(stored["growth"]).count("met") >= 3
-    left, right = auto_race.figure(stored["covertype"]).axes
+    assert race.report(stored["covertype"]).count("\n|") > 20
+    assert growth.report(stored["growth"]).count("met") >= 3
+    left, right = race.figure(stored["covertype"]).axes
     for axes in (left, right):
         assert axes.get_xscale() == axes.get_yscale() == "log"
         assert "seconds" in axes.get_xlabel()
@@ -74,7 +71,7 @@ def test_the_stored_figures_give_the_tables_and_the_picture(stored):
 def test_the_stored_figures_say_what_the_docs_say(stored):
     """`sample` is near the reference, where the Laplace approximation and the article's settings are not."""
     runs = stored["covertype"]
-    ours = auto_race.usual(runs)
+    ours = race.usual(runs)
     for error, bar in (("mean_rms", 0.05), ("sd_rms", 0.05)):
         assert ours[error] < bar < runs["laplace"][error]
         assert ours[error] < min(run[error] for run in runs["article"].values())

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import devices
-import large
-import large_data
-import large_exact
-import ratios
-import speed
-from table import reached
-from workers import PeakOfMemory, Worker, anonymous_bytes
+from benchmarks import ratios
+from benchmarks.common.table import reached
+from benchmarks.common.workers import PeakOfMemory, Worker, anonymous_bytes
+from benchmarks.large import comparison as large
+from benchmarks.large import data, exact
+from benchmarks.steps import devices, speed
 
 
 def test_fewer_rows_are_the_first_of_more():
-    few = list(large_data.synthetic_blocks(500))
-    more = list(large_data.synthetic_blocks(large_data.BLOCK + 500))
-    assert [len(block["y"]) for block in more] == [large_data.BLOCK, 500]
+    few = list(data.synthetic_blocks(500))
+    more = list(data.synthetic_blocks(data.BLOCK + 500))
+    assert [len(block["y"]) for block in more] == [data.BLOCK, 500]
     assert all((few[0][name] == more[0][name][:500]).all() for name in few[0])
 
 
 def test_a_disk_that_is_too_small_gives_a_smaller_folder_or_none(tmp_path, monkeypatch):
     class Disk:
-        free = int(large_data.MARGIN + large_data.SHUFFLING * 3e9)
+        free = int(data.MARGIN + data.SHUFFLING * 3e9)
 
-    monkeypatch.setattr(large_data.shutil, "disk_usage", lambda _: Disk)
-    assert large_data.affordable(10.0, tmp_path / "not" / "there") == pytest.approx(3.0)
-    assert large_data.affordable(2.0, tmp_path) == 2.0
-    Disk.free = large_data.MARGIN // 2
-    assert large_data.affordable(10.0, tmp_path) == 0.0
+    monkeypatch.setattr(data.shutil, "disk_usage", lambda _: Disk)
+    assert data.affordable(10.0, tmp_path / "not" / "there") == pytest.approx(3.0)
+    assert data.affordable(2.0, tmp_path) == 2.0
+    Disk.free = data.MARGIN // 2
+    assert data.affordable(10.0, tmp_path) == 0.0
     skipped = large.measure(10.0, tmp_path / "rows", rounds=1)
     assert "room for 0.0 GB" in large.report(skipped)
     assert ratios.report({"large": skipped}) == ""
@@ -44,9 +38,9 @@ def test_the_derivatives_are_those_of_the_model(x64):
     import jax
     import jax.numpy as jnp
 
-    from problem import log_lik
+    from benchmarks.common.problem import log_lik
 
-    (rows,) = large_data.synthetic_blocks(400)
+    (rows,) = data.synthetic_blocks(400)
     rows = {"X": rows["X"][:, :3].astype(np.float64), "y": rows["y"].astype(np.float64)}
     rng = np.random.default_rng(0)
     position, root = rng.normal(size=4), rng.normal(size=(4, 4)) / 10
@@ -54,10 +48,10 @@ def test_the_derivatives_are_those_of_the_model(x64):
 
     def log_posterior(flat):
         params = {"bias": flat[0], "beta": flat[1:, None]}
-        return log_lik(params, rows) + large_exact.log_prior(params)
+        return log_lik(params, rows) + exact.log_prior(params)
 
     halves = [{name: array[part] for name, array in rows.items()} for part in (slice(0, 150), slice(150, 400))]
-    gradient, precision, third = large_exact.derivatives(halves, position, covariance)
+    gradient, precision, third = exact.derivatives(halves, position, covariance)
     np.testing.assert_allclose(gradient, jax.grad(log_posterior)(position), rtol=1e-9)
     np.testing.assert_allclose(precision, -jax.hessian(log_posterior)(position), rtol=1e-9, atol=1e-9)
     traced = jax.grad(lambda at: jnp.sum(jax.hessian(log_posterior)(at) * covariance))(position)
@@ -70,7 +64,7 @@ def test_the_mean_is_better_than_the_mode():
     grid = np.linspace(-6, 12, 20_001)
     density = np.exp(11 * grid - 12 * np.logaddexp(0, grid) - grid**2 / 2)
     mean = float((grid * density).sum() / density.sum())
-    mode, covariance, skewness = large_exact.newton(lambda: [rows], np.zeros(1))
+    mode, covariance, skewness = exact.newton(lambda: [rows], np.zeros(1))
     corrected = float((mode + covariance @ skewness / 2)[0])
     assert abs(corrected - mean) < 0.3 * abs(float(mode[0]) - mean)
 
@@ -84,7 +78,7 @@ def measured(tmp_path_factory):
 def test_folder_and_memory_take_turns(measured):
     result, folder = measured
     assert not folder.exists()
-    assert result["folder"]["rows"] == large_data.rows_of(0.002) == result["compared_rows"]
+    assert result["folder"]["rows"] == data.rows_of(0.002) == result["compared_rows"]
     for pair, found in result["pairs"].items():
         assert found["same_draws"], pair
         assert [len(times) for times in found["us"].values()] == [2, 2]
@@ -113,7 +107,7 @@ def test_a_bar_that_is_not_reached_is_missed():
 
 
 def test_a_job_that_fails_says_which(capfd):
-    with Worker(large_exact.exact_posterior, folder="nowhere") as worker, pytest.raises(RuntimeError, match="exact_posterior"):
+    with Worker(exact.exact_posterior, folder="nowhere") as worker, pytest.raises(RuntimeError, match="exact_posterior"):
         worker.turn()
     assert "nowhere" in capfd.readouterr().err
 

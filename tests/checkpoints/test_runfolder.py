@@ -223,17 +223,27 @@ def test_another_run_is_refused_with_what_differs(tmp_path):
     RunFolder.open(path, PRINT, seed=1).close()
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from sgmcmc.checkpoints.durable import FolderLock
+
+lock = FolderLock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_one_process_at_a_time(tmp_path):
     path = left(tmp_path / "run")
-    script = "import fcntl, os, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX)\n"
-    script += "f.write(str(os.getpid())); f.flush(); print('held', flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
-        [sys.executable, "-c", script, path / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, path / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(SgmcmcError, match=rf"another process \({holder.pid}\) is running in .*run"):
-            RunFolder.open(path, PRINT)
+        for _ in range(2):  # who it is must outlive the attempt
+            with pytest.raises(SgmcmcError, match=rf"another process \({holder.pid}\) is running in .*run; wait for it, or use"):
+                RunFolder.open(path, PRINT)
         check_first(read(path).draws["draws"], 10)  # readers need no lock
         holder.kill()
         holder.wait()
@@ -242,6 +252,15 @@ def test_one_process_at_a_time(tmp_path):
         RunFolder.open(path, PRINT)
     folder.close()
     RunFolder.open(path, PRINT).close()
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("filelock.lock_descriptor", refuse)
+    with pytest.raises(SgmcmcError, match="cannot be used for checkpoints: No locks available"):
+        RunFolder.open(tmp_path / "run", PRINT)
 
 
 def test_a_lock_goes_with_its_owner(tmp_path):

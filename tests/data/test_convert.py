@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import errno
-import fcntl
 import filecmp
 import gzip
 import itertools
@@ -23,7 +22,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc import InputError, SgmcmcError
-from sgmcmc.data import convert, files, readers, shuffle
+from sgmcmc.data import convert, readers, shuffle, writing
 from sgmcmc.data import open as open_folder
 from sgmcmc.rows.files import open_rows
 
@@ -343,7 +342,7 @@ def test_columns_that_are_not_there(frame, table, tmp_path):
         ({"x": [1.0]}, {"dtype": {"z": "int32"}}, "dtype is for 'z'; the arrays are 'x'"),
         ({"x": [1.0]}, {"dtype": {"x": "complex64"}}, "expected one of 'bool'"),
         ({"x": [1.0]}, {"seed": -1}, "seed is -1; expected a whole number"),
-        ({"x": [1.0]}, {"memory": 0}, "memory is 0; expected a whole number, at least 1"),
+        ({"x": [1.0]}, {"memory": 0}, "memory is 0; expected a whole number of at least 1"),
         ({"x": [1.0]}, {"format": "excel"}, "format is 'excel'; expected one of"),
         ({"x": [1.0]}, {"names": "abc"}, "names is 'abc'; expected a list"),
     ],
@@ -422,7 +421,7 @@ def test_a_full_disk_at_any_write_and_on_again(shuffled, table, tmp_path, monkey
         written += 1
         return os.write(file, view[: max(1, len(view) // 2)])  # a disk may take a part only
 
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(writing, "write", full)
     told = []
     while not (tmp_path / "rows" / "header.json").exists():
         written, limit = 0, 60  # a run and its checkpoint come to less
@@ -436,7 +435,7 @@ def test_a_full_disk_at_any_write_and_on_again(shuffled, table, tmp_path, monkey
 
 
 def test_an_unfinished_folder_of_another_call_is_refused(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "write", lambda file, view: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    monkeypatch.setattr(writing, "write", lambda file, view: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with pytest.raises(SgmcmcError, match="is full"):
         convert(table, tmp_path / "rows", progress=False)
     monkeypatch.undo()
@@ -461,7 +460,7 @@ def test_a_folder_that_cannot_be_written(table, tmp_path, monkeypatch):
 
 
 def test_too_small_a_disk_is_told_before_anything_is_written(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 10_000}))
+    monkeypatch.setattr(writing.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 10_000}))
     needed = N * (24 + 32)
     with pytest.raises(
         SgmcmcError, match=rf"has 10\.0 kB free, .* needs {needed / 1e3:.1f} kB more .*: {needed / 1e3 - 10:.1f} kB are missing"
@@ -485,20 +484,55 @@ def test_a_source_that_fails_half_way(table, expected, tmp_path):
     same_files(expected, tmp_path / "rows")
 
 
-def test_one_process_at_a_time(table, tmp_path):
-    (tmp_path / "rows").mkdir()
-    handle = os.open(tmp_path / "rows", os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
+HOLDER = """
+import sys
+from sgmcmc.data.conversion import PROGRESS, alone
+from pathlib import Path
+
+with alone(Path(sys.argv[1]) / PROGRESS, "waits for the end of its input", False):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("end", ["leaves", "is killed"])
+def test_one_process_at_a_time(end, table, tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
     told: list[dict] = []
-    thread = threading.Thread(target=lambda: convert(table, tmp_path / "rows", progress=told.append))
-    thread.start()
-    while not told:
-        time.sleep(0.01)
-    assert "waiting for another process" in told[0]["stage"]
-    assert not list((tmp_path / "rows").iterdir())
-    os.close(handle)
+    thread = threading.Thread(target=lambda: convert(table, folder, progress=told.append))
+    with subprocess.Popen([sys.executable, "-c", HOLDER, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        thread.start()
+        while not told:
+            time.sleep(0.01)
+        assert told[0]["stage"] == f"waiting for another process that converts into {folder}"
+        assert [path.name for path in folder.iterdir()] == ["conversion.json.lock"]
+        holder.kill() if end == "is killed" else holder.stdin.close()
     thread.join()
-    assert open_rows(tmp_path / "rows").n_rows == N
+    assert {path.name for path in folder.iterdir()} == {"header.json", "conversion.json", "X.rows", "y.rows"}
+    assert open_rows(folder).n_rows == N
+
+
+def test_a_finished_folder_needs_no_lock(table, tmp_path, monkeypatch):
+    rows = convert(table, tmp_path / "rows", progress=False)
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("sgmcmc.core.locks.locked", refuse)
+    assert convert(table, tmp_path / "rows", progress=False).checksum == rows.checksum
+    with pytest.raises(SgmcmcError, match="Permission denied"):
+        convert(table, tmp_path / "rows", progress=False, overwrite=True)
+
+
+@pytest.mark.parametrize("leftover", ["conversion.json.lock", "conversion.json.tmp"])
+def test_what_a_killed_process_left_is_no_obstacle(leftover, table, tmp_path):
+    (tmp_path / leftover).write_text("")
+    convert(table, tmp_path, progress=False)
+    (tmp_path / leftover).write_text("")
+    assert convert(table, tmp_path, progress=False).n_rows == N
+    assert not (tmp_path / "conversion.json.lock").exists()
 
 
 def test_the_bars(frame, table, tmp_path):

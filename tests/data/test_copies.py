@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import numpy as np
@@ -12,7 +15,8 @@ from dataset_server import *  # noqa: F403
 from dataset_server import NAME, PACKED, get, good, names
 
 import sgmcmc
-from sgmcmc.data.datasets import FOLDER_SETTING, copies, folders
+from sgmcmc.core import locks
+from sgmcmc.data.datasets import FOLDER_SETTING, contents, folders
 from sgmcmc.data.datasets.catalogue import CATALOGUE
 
 
@@ -42,7 +46,7 @@ def test_a_damaged_copy_is_made_again(copied, folder, recwarn):
     for content in [*damaged, *(whole[:place] for place in places), b"rubbish"]:
         copied.write_bytes(content)
         assert good(get())
-    assert copies._load(copied, copies._stamp(CATALOGUE["covertype"].routes[0], folder), 1) is not None
+    assert contents._load(copied, contents._stamp(CATALOGUE["covertype"].routes[0], folder), 1) is not None
     assert [str(warning.message) for warning in recwarn] == []
 
 
@@ -54,7 +58,7 @@ def test_a_copy_of_something_else_is_made_again(copied, folder, offer, home, mon
     if change == "folder":
         monkeypatch.setenv(FOLDER_SETTING, str(folder.rename(folder.parent / "elsewhere")))
     if change == "format":
-        monkeypatch.setattr(copies, "FORMAT", copies.FORMAT + 1)
+        monkeypatch.setattr(contents, "FORMAT", contents.FORMAT + 1)
     with pytest.raises(AssertionError, match="parsed again"):
         get()
     offer(home.url)
@@ -87,6 +91,25 @@ def test_an_interrupted_copy_leaves_nothing(folder, home, monkeypatch, error):
         assert good(get())
     assert names(folders.cache_folder()) == []
     assert good(get())
+
+
+def test_many_copies_at_once(copied, folder, monkeypatch):
+    """Threads stand for processes: their locks exclude each other in the same way."""
+    monkeypatch.setattr(locks, "POLL", 0.001)
+    copied.unlink()
+    real, writing = np.savez, []
+
+    def watched(*arguments):
+        writing.append(threading.get_ident())
+        real(*arguments)
+        time.sleep(0.005)
+        assert writing[-1] == threading.get_ident()
+
+    monkeypatch.setattr(np, "savez", watched)
+    with ThreadPoolExecutor(8) as threads:
+        assert all(good(found) for found in threads.map(lambda _: get(), range(8)))
+    assert contents._load(copied, contents._stamp(CATALOGUE["covertype"].routes[0], folder), 1) is not None
+    assert names(copied.parent) == [copied.name]
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path, folder, home, monkeypatch):

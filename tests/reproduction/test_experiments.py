@@ -1,17 +1,17 @@
-"""The experiments measure what they say, on little data; the whole of them runs with `sgmcmc reproduce`."""
+"""The experiments measure what they say, on little data; the whole of them runs with `python -m reproduction`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from reproduction.figures import density, levels_of_mass
-from reproduction.rivals import Nuts
-from reproduction.settings import METHODS, SETTINGS, TWINS, lengths, paper, stepsize
-from reproduction.workbook import Workbook
 from scipy import stats
 
 import sgmcmc
 from reproduction import background, gaussian_mixture, logistic_regression, neural_network, stan
+from reproduction.figures import density, levels_of_mass
+from reproduction.rivals import Nuts
+from reproduction.settings import METHODS, SETTINGS, TWINS, lengths, paper, stepsize
+from reproduction.workbook import Workbook
 
 METHOD = {method.label: method for method in METHODS}
 

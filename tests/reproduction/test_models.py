@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from reproduction.models import gaussian_mixture, logistic_regression, neural_network, normal_mean
 from scipy import stats
 
 import sgmcmc
+from reproduction.models import gaussian_mixture, logistic_regression, neural_network, normal_mean
 
 rng = np.random.default_rng(1)
 pytestmark = pytest.mark.usefixtures("x64")

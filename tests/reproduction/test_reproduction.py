@@ -1,4 +1,4 @@
-"""The report in the documentation is what `sgmcmc reproduce all` wrote, and its figures say what the project claims."""
+"""The report in the documentation is what `python -m reproduction all` wrote, and its figures say what the project claims."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from reproduction.claims import FAILS, HOLDS
 from reproduction.experiment import load
 from reproduction.report import CLAIMS, render

@@ -13,9 +13,10 @@ import pytest
 
 import sgmcmc.data
 from sgmcmc import InputError, SgmcmcError
+from sgmcmc.core.files import write_json
 from sgmcmc.rows import files as rowfiles
 from sgmcmc.rows.files import open_rows
-from sgmcmc.rows.header import HEADER, checksum_of, row_file, write_json
+from sgmcmc.rows.header import HEADER, row_file
 
 N = 1_000
 
@@ -159,7 +160,7 @@ def test_a_later_format(folder):
     header = json.loads((folder / HEADER).read_text())
     header.pop("checksum")
     header["version"] = 2
-    write_json(folder / HEADER, {**header, "checksum": checksum_of(header)})
+    write_json(folder / HEADER, header)
     with pytest.raises(InputError, match="has format version 2, this release of sgmcmc reads version 1"):
         open_rows(folder)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reproduction.models import logistic_regression
 
 import sgmcmc
+from reproduction.models import logistic_regression
 from sgmcmc.core.trees import join
 from sgmcmc.data.datasets import FOLDER_SETTING, folders
 from sgmcmc.data.datasets.catalogue import COVERTYPE_UCI

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, ClassVar, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 
-from sgmcmc.core.trees import Batch, PyTree, State, pick, size, split, tree_map
+from sgmcmc.core.trees import Batch, PyTree, State, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 
@@ -172,13 +173,13 @@ class Kernel:
         eps = self.schedule.at(t, state.position)
         before = self.schedule.at(jnp.maximum(t - 1, 1), state.position)
         motion = Motion(state.position, state.gradient, state.auxiliary)
-        fresh = pick(noise, dynamics.leaps) if dynamics.refreshes else None
+        fresh = tree_map(itemgetter(dynamics.leaps), noise) if dynamics.refreshes else None
         if dynamics.refreshes or self.schedule.varies:
             motion = dynamics.refresh(motion, eps, before, fresh)
 
         def leap(number: Any, carry: tuple[Motion, PyTree]) -> tuple[Motion, PyTree]:
             motion, est_state = carry
-            z = pick(noise, number)
+            z = tree_map(itemgetter(number), noise)
             motion = dynamics.move(motion, eps, z)
             gradient, est_state, stats = self.estimator.estimate(self.posterior, motion.position, batch_of(number), est_state)
             return dynamics.settle(motion, gradient, stats, eps, z, t), est_state
@@ -201,9 +202,9 @@ def purpose_key(key: jax.Array, t: Any, purpose: int) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(key), purpose), t)
 
 
-def row_keys(key: jax.Array, t: Any, leaps: int) -> jax.Array:
-    """The keys of the minibatches of iteration `t`."""
-    return jax.random.split(purpose_key(key, t, ROWS), leaps)
+def row_keys(key: jax.Array, step: jax.Array, count: int, leaps: int) -> jax.Array:
+    """The keys of the minibatches of `count` iterations after `step`: axes iteration, (chain,) leap."""
+    return per_step_and_chain(lambda k, t: jax.random.split(purpose_key(k, t, ROWS), leaps), key, step + 1 + jnp.arange(count))
 
 
 def step_noise(key: jax.Array, t: Any, noises: int, size: int, dtype: Any) -> jax.Array:
@@ -215,3 +216,12 @@ def normals(key: jax.Array, front: tuple[int, ...], like: PyTree) -> PyTree:
     """Standard normals shaped like a tree."""
     dtype = jnp.result_type(*jax.tree.leaves(like))
     return split(jax.random.normal(key, (*front, size(like)), dtype), like)
+
+
+def per_step_and_chain(function: Any, key: jax.Array, steps: jax.Array) -> jax.Array:
+    """`function(key, step)` for every step and, with several keys, chain: in one map, since nested ones compile slowly."""
+    if key.ndim == 1:
+        return jax.vmap(function, in_axes=(None, 0))(key, steps)
+    chains = len(key)
+    values = jax.vmap(function)(jnp.tile(key, (len(steps), 1)), jnp.repeat(steps, chains))
+    return values.reshape(len(steps), chains, *values.shape[1:])

@@ -16,7 +16,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.files import replacing
+from sgmcmc.core.files import DamagedFileError, checked_json, replacing
+from sgmcmc.core.files import write_json as write_json
+from sgmcmc.core.locks import locked
 
 BLOCK_BYTES = 4 << 20
 SPEC = "spec"
@@ -29,10 +31,6 @@ REMEDIES = {
 }
 
 
-class DamagedFileError(SgmcmcError):
-    """A file is not what was written."""
-
-
 def write_failure(path: Path, error: OSError, folder: Path, safe: int) -> SgmcmcError:
     """What could not be written and why, what is safe, and how to go on."""
     remedy = next((remedy for remedy, codes in REMEDIES.items() if error.errno in codes), "see to the disk")
@@ -43,27 +41,9 @@ def write_failure(path: Path, error: OSError, folder: Path, safe: int) -> Sgmcmc
     )
 
 
-def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Write a record for people and programs, with its checksum; what JSON does not take is written as text."""
-    record = json.loads(json.dumps(record, default=str))
-    with replacing(path) as file:
-        file.write(json.dumps(record | {"checksum": _checksum(record)}, indent=2, ensure_ascii=False).encode())
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read what `write_json` wrote."""
-    try:
-        record = json.loads(_contents(path))
-        recorded = record.pop("checksum")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedFileError(f"{path} is damaged: it is not what was written") from error
-    if recorded != _checksum(record):
-        raise DamagedFileError(f"{path} is damaged, or was edited: its checksum does not fit")
-    return record
-
-
-def _checksum(record: dict[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(record, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return checked_json(_contents(path), path)
 
 
 def write_arrays(path: Path, spec: dict[str, Any], arrays: Sequence[np.ndarray], previous: Path | None = None) -> None:
@@ -107,22 +87,17 @@ class FolderLock:
     """A folder for this process alone, until it ends (however it ends) or `release` is called."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            import fcntl
-        except ImportError as error:
-            raise SgmcmcError("checkpoints need file locks, which this operating system does not have") from error
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.read(file, 20).decode().strip()
-            os.close(file)
-            who = "this process already is" if owner == str(os.getpid()) else f"another process ({owner or 'starting'}) is"
-            raise SgmcmcError(f"{who} running in {path.parent}; wait for it, or use another folder") from None
-        except OSError:
-            os.close(file)
-            raise
+        file = locked(path)
+        if file is None:
+            raise SgmcmcError(f"{_holder(path)} running in {path.parent}; wait for it, or use another folder")
         with suppress(OSError):  # only for the message above
             os.ftruncate(file, 0)
-            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            os.write(file, f"{os.getpid()}\n".encode())
         self.release = weakref.finalize(self, os.close, file)
+
+
+def _holder(path: Path) -> str:
+    owner = ""
+    with suppress(OSError):  # Windows lets nobody else read a locked file
+        owner = path.read_text().strip()
+    return "this process already is" if owner == str(os.getpid()) else f"another process ({owner or 'starting'}) is"

@@ -9,7 +9,6 @@ from typing import Any, Protocol, Self
 import jax
 import numpy as np
 
-from sgmcmc.core.checks import as_key, draw_seed
 from sgmcmc.core.trees import PyTree, State
 from sgmcmc.results.keeps import Keep
 
@@ -120,12 +119,12 @@ class Place(Protocol):
 
 
 class Nowhere:
-    """No place on disk. While the process lives, a run kept here can still be made longer."""
+    """No place on disk. While the process lives, a run kept here can still be made longer. Set-up work needs no key."""
 
     durable, way_back = False, ""
 
-    def __init__(self, seed: Any = None) -> None:
-        self.key, self.version_changes = as_key(draw_seed() if seed is None else seed), []
+    def __init__(self, key: Any = None) -> None:
+        self.key, self.version_changes = key, []
         self._last: Standing | None = None
 
     def stage(self, name: str, compute: Callable[[], PyTree], *likes: PyTree) -> PyTree:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numbers
 import secrets
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
+
+Progress: TypeAlias = bool | Callable[[dict[str, Any]], Any]
+"""True shows a bar, False nothing; a function is called with what the bar would show."""
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
@@ -53,3 +57,10 @@ def seed_number(seed: jax.Array) -> int | np.ndarray:
     """A root key as the user would give it again: the whole number it was made from, or the key itself."""
     numbers = np.asarray(seed)
     return int(numbers[-1]) if not numbers[:-1].any() else numbers
+
+
+def check_progress(progress: Any) -> Progress:
+    """True, False or a function."""
+    if isinstance(progress, bool) or callable(progress):
+        return progress
+    raise InputError(f"progress is {describe(progress)}; expected True, False or a function such as progress=print")

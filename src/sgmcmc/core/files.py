@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from sgmcmc.core.errors import SgmcmcError
+
+
+class DamagedFileError(SgmcmcError):
+    """A file is not what was written."""
 
 
 @contextmanager
 def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` at once, when it is whole and on disk; the old one becomes `previous`."""
+    """A new file that takes the place of `path` at once, when it is whole and on disk; the old one becomes `previous`.
+
+    The draft has one name, so that a killed process leaves at most one and the next writes over it. Whoever writes holds a lock.
+    """
     unfinished = draft_of(path)
     try:
         with open(unfinished, "w+b") as file:
@@ -31,6 +42,35 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
 def draft_of(path: Path) -> Path:
     """The name of a file until it is whole."""
     return path.with_name(f"{path.name}.tmp")
+
+
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    """Replace a small file by a record and its checksum; what JSON does not take is written as text."""
+    record = json.loads(json.dumps(record, default=str))
+    with replacing(path) as file:
+        file.write(json.dumps(record | {"checksum": checksum_of(record)}, indent=1, ensure_ascii=False).encode())
+
+
+def checked_json(contents: bytes, path: Path) -> dict[str, Any]:
+    """What `write_json` wrote; `path` is for the message."""
+    try:
+        record = json.loads(contents)
+        recorded = record.pop("checksum")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedFileError(f"{path} is damaged: it is not what was written") from error
+    if recorded not in (checksum_of(record), _checksum_before(record)):
+        raise DamagedFileError(f"{path} is damaged, or was edited: its checksum does not fit")
+    return record
+
+
+def checksum_of(record: dict[str, Any]) -> str:
+    """The sha256 of a JSON record, however it is laid out."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _checksum_before(record: dict[str, Any]) -> str:
+    """What version 0.1 wrote into the manifests of runs."""
+    return hashlib.blake2b(json.dumps(record, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _keep_as(path: Path, previous: Path) -> None:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
 
 from tqdm.auto import tqdm
 
-from sgmcmc.core.errors import InputError, describe
-
-Progress: TypeAlias = bool | Callable[[dict[str, Any]], Any]
-"""True shows a bar, False nothing; a function is called with what the bar would show."""
+from sgmcmc.core.checks import Progress
 
 DELAY = 0.5
 """Seconds before a bar appears: short jobs stay quiet."""
 
 
 class Bar(AbstractContextManager["Bar"]):
-    """One stage of a job, to a terminal, to a function, or to nobody."""
+    """One stage of a job, to a terminal, to a function, or to nobody. The total is None or 0 where it is not known."""
 
     def __init__(self, progress: Progress, stage: str, total: int | None, unit: str = "it") -> None:
-        self._stage, self._total, self._done = stage, total, 0
+        self.total, self.done, self._stage = total, 0, stage
         self._callback = progress if callable(progress) else None
         quiet = progress is not True
         self._bar = tqdm(
@@ -30,19 +25,13 @@ class Bar(AbstractContextManager["Bar"]):
 
     def update(self, amount: int, **figures: float) -> None:
         """`amount` more done; `figures` are shown beside the bar."""
-        self._done += amount
+        self.done += amount
         if self._callback is not None:
-            self._callback({"stage": self._stage, "done": self._done, "total": self._total, **figures})
+            self._callback({"stage": self._stage, "done": self.done, "total": self.total or None, **figures})
         if figures:
             self._bar.set_postfix({name.replace("_", " "): f"{value:.6g}" for name, value in figures.items()}, refresh=False)
+        self._bar.total = self.total
         self._bar.update(amount)
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
-
-
-def check_progress(progress: Any) -> Progress:
-    """True, False or a function."""
-    if isinstance(progress, bool) or callable(progress):
-        return progress
-    raise InputError(f"progress is {describe(progress)}; expected True, False or a function such as progress=print")

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
-from sgmcmc.core.checks import check_choice
+from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.progress import Bar, Progress, check_progress
+from sgmcmc.core.progress import Bar
+from sgmcmc.data.columns import ColumnChoice, check_columns, check_dtype, wanted
 from sgmcmc.data.conversion import Conversion
-from sgmcmc.data.layout import Choice, check_choice_of_columns, check_dtype, wanted
+from sgmcmc.data.raw_data import FORMATS, find_raw_data
 from sgmcmc.data.readers import Options
 from sgmcmc.data.shuffle import SHUFFLE_SEED
-from sgmcmc.data.sources import FORMATS, find_source
 from sgmcmc.rows.files import FileColumn, LoadedFolder, RowFolder, load, open_rows
 from sgmcmc.rows.files import verify as verify_rows
 
 __all__ = ["FileColumn", "LoadedFolder", "RowFolder", "convert", "open", "verify"]
 
 Path_: TypeAlias = str | os.PathLike[str]
-Source_: TypeAlias = Path_ | list[Path_] | Mapping[str, Any] | Iterator[Any] | Callable[[], Iterator[Any]] | Any
 
 MEMORY = 2**27
 """Bytes for the rows that are collected or sorted at a time."""
 
 
 def convert(
-    source: Source_,
+    source: Any,
     folder: Path_,
     *,
-    columns: Choice | None = None,
+    columns: ColumnChoice | None = None,
     dtype: Any = None,
     shuffle: bool = True,
     seed: int = SHUFFLE_SEED,
@@ -90,21 +88,19 @@ def convert(
     check_choice("overwrite", overwrite, (True, False))
     if format is not None:
         check_choice("format", format, FORMATS)
-    _check_whole("seed", seed, 0)
-    _check_whole("memory", memory, 1)
-    if n_features is not None:
-        _check_whole("n_features", n_features, 1)
+    seed, memory = check_count("seed", seed, 0), check_count("memory", memory)
+    n_features = None if n_features is None else check_count("n_features", n_features)
     if names is not None and not (isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)):
         raise InputError(f'names is {describe(names)}; expected a list of names of columns, such as ["y", "a", "b"]')
-    chosen, types = check_choice_of_columns(columns), check_dtype(dtype)
+    chosen, types = check_columns(columns), check_dtype(dtype)
     options = Options(wanted(chosen), None if names is None else list(names), separator, n_features)
-    found = find_source(source, format, options)
+    found = find_raw_data(source, format, options)
     shown = None if chosen is None else {name: "..." if part is ... else part for name, part in chosen.items()}
     call = {"source": found.identity, "columns": shown, "dtype": types, "seed": seed if shuffle else None, "format": format}
     call |= {"names": options.names, "separator": separator, "n_features": n_features}
     place = Path(folder)
     Conversion(
-        source=found,
+        raw=found,
         folder=place,
         call=json.loads(json.dumps(call)),
         columns=chosen,
@@ -167,8 +163,3 @@ def verify(folder: Path_ | RowFolder, progress: Progress = True) -> RowFolder:
     with Bar(progress, "verifying", rows.nbytes, "B") as bar:
         verify_rows(rows, bar.update)
     return rows
-
-
-def _check_whole(name: str, value: Any, lowest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-        raise InputError(f"{name} is {describe(value)}; expected a whole number, at least {lowest}")

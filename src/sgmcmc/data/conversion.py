@@ -1,6 +1,6 @@
 """One conversion, from an empty folder to a finished one, in steps that are on record so that any of them may be the last.
 
-Data are on the disk before the record says so; on the next attempt whatever lies beyond the record is cut off.
+Data are on the disk before the bookmark says so; on the next attempt whatever lies beyond it is cut off.
 """
 
 from __future__ import annotations
@@ -13,31 +13,34 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, SgmcmcError
-from sgmcmc.core.files import draft_of, sync_folder
-from sgmcmc.core.progress import Bar, Progress
-from sgmcmc.data.files import Collected, GrowingFile, Rows, alone, check_space, row_files, write_failure
-from sgmcmc.data.layout import Choice, Columns, Layout, Place, settle
+from sgmcmc.core.files import DamagedFileError, checked_json, draft_of, sync_folder, write_json
+from sgmcmc.core.locks import alone, lock_of
+from sgmcmc.core.progress import Bar
+from sgmcmc.core.trees import Rows
+from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
+from sgmcmc.data.raw_data import RawData
 from sgmcmc.data.shuffle import Runs, SpilledRows
-from sgmcmc.data.sources import Source
-from sgmcmc.rows.header import HEADER, PROGRESS, ArrayEntry, Header, write_header, write_json
+from sgmcmc.data.writing import Collected, GrowingFile, check_space, row_files, write_failure
+from sgmcmc.rows.header import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
 SPILL = "shuffling.tmp"
 
 Found: TypeAlias = tuple[Columns, Place, tuple[int, ...]]
-"""A block, where it comes from, and the lengths of the parts that were read to the end before it."""
+"""A block, where it comes from, and the lengths of the tables that were read to the end before it."""
 
 
 @dataclass(frozen=True)
-class Record:
-    """How far a conversion is. `parts` has the numbers of rows of those parts of the source that were read to the end."""
+class Bookmark:
+    """How far a conversion is. `tables` has the numbers of rows of those tables that were read to the end."""
 
     call: dict[str, Any]
     features: int | None = None
-    layout: dict[str, Any] | None = None
+    arrangement: dict[str, Any] | None = None
     run_rows: int = 0
     rows: int = 0
-    parts: tuple[int, ...] = ()
+    tables: tuple[int, ...] = ()
     all_read: bool = False
     ranges: int = 0
     ranges_done: int = 0
@@ -49,10 +52,10 @@ class Record:
 class Conversion:
     """What is to be done, and where."""
 
-    source: Source
+    raw: RawData
     folder: Path
     call: dict[str, Any]
-    columns: Choice | None
+    columns: ColumnChoice | None
     dtype: Any
     seed: int | None
     memory: int
@@ -61,20 +64,32 @@ class Conversion:
     def run(self, overwrite: bool) -> None:
         """Do it, or what is left of it."""
         try:
+            if self._is_finished() and not overwrite:
+                return
             self.folder.mkdir(parents=True, exist_ok=True)
-            with alone(self.folder, self.progress):
-                record = self._begin(overwrite)
-                if record is not None:
-                    record = self._read_all(record)
-                    record = record if self.seed is None else self._sort(record, self.seed)
-                    write_header(self.folder, self._header(record))
-                (self.folder / SPILL).unlink(missing_ok=True)
+            with alone(self.folder / PROGRESS, f"converts into {self.folder}", self.progress):
+                mark = self._begin(overwrite)
+                if mark is not None:
+                    mark = self._read_all(mark)
+                    mark = mark if self.seed is None else self._sort(mark)
+                    (self.folder / SPILL).unlink(missing_ok=True)
+                    write_header(self.folder, self._header(mark))
+        except InputError:
+            with contextlib.suppress(OSError):  # not empty: it is needed
+                self.folder.rmdir()
+            raise
         except OSError as error:
             raise write_failure(self.folder, error) from error
 
-    def _begin(self, overwrite: bool) -> Record | None:
+    def _is_finished(self) -> bool:
+        """Whether all is done and nobody is at it, seen without a lock: the folder may be one that can only be read."""
+        found = read_bookmark(self.folder)
+        done = found is not None and found.call == self.call and (self.folder / HEADER).exists()
+        return done and not lock_of(self.folder / PROGRESS).exists()
+
+    def _begin(self, overwrite: bool) -> Bookmark | None:
         """Where to begin; None if all is done."""
-        finished, found = (self.folder / HEADER).exists(), read_record(self.folder)
+        finished, found = (self.folder / HEADER).exists(), read_bookmark(self.folder)
         same = found is not None and found.call == self.call
         if same and not finished:
             return found
@@ -82,12 +97,13 @@ class Conversion:
             return None
         self._check_folder(found, finished, overwrite)
         clear(self.folder)
-        return self._noted(Record(self.call))
+        return self._noted(Bookmark(self.call))
 
-    def _check_folder(self, found: Record | None, finished: bool, overwrite: bool) -> None:
+    def _check_folder(self, found: Bookmark | None, finished: bool, overwrite: bool) -> None:
         """Nothing is lost that somebody may want."""
         ours = finished or (self.folder / PROGRESS).exists()
-        others = [path.name for path in self.folder.iterdir() if path.name != draft_of(self.folder / PROGRESS).name]
+        passing = {draft_of(self.folder / PROGRESS), lock_of(self.folder / PROGRESS)}
+        others = [path.name for path in self.folder.iterdir() if path not in passing]
         if not ours and others:
             raise InputError(f"{self.folder} is not empty and not a folder of rows (it has {others[0]!r}); choose another folder")
         if ours and not overwrite:
@@ -97,80 +113,78 @@ class Conversion:
                 "or say overwrite=True to replace what is there"
             )
 
-    def _read_all(self, record: Record) -> Record:
-        """All rows of the source into the spill file, or into the arrays' files where they are not shuffled."""
-        if record.all_read:
-            return record
+    def _read_all(self, mark: Bookmark) -> Bookmark:
+        """All rows into the spill file, or into the arrays' files where they are not shuffled."""
+        if mark.all_read:
+            return mark
         try:
-            record, source = self._complete_source(record)
-            found = self._blocks(source, record)
+            mark, raw = self._complete(mark)
+            found = self._blocks(raw, mark)
             first = next(found, None)
-            if record.layout is None:
-                record = self._settled(record, first, source.n_rows)
-            return self._keep_all(record, itertools.chain([] if first is None else [first], found))
+            if mark.arrangement is None:
+                mark = self._settled(mark, first, raw.n_rows)
+            return self._keep_all(mark, itertools.chain([] if first is None else [first], found))
         except InputError:  # these data cannot be converted, now or later
             clear(self.folder)
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
             raise
 
-    def _complete_source(self, record: Record) -> tuple[Record, Source]:
-        if self.source.count_features is None or self.source.with_features is None:
-            return record, self.source
-        if record.features is None:
-            record = self._noted(replace(record, features=self.source.count_features(self.progress)))
-        assert record.features is not None
-        return record, self.source.with_features(record.features)
+    def _complete(self, mark: Bookmark) -> tuple[Bookmark, RawData]:
+        if self.raw.count_features is None or self.raw.with_features is None:
+            return mark, self.raw
+        if mark.features is None:
+            mark = self._noted(replace(mark, features=self.raw.count_features(self.progress)))
+        assert mark.features is not None
+        return mark, self.raw.with_features(mark.features)
 
-    def _settled(self, record: Record, first: Found | None, n_rows: int | None) -> Record:
+    def _settled(self, mark: Bookmark, first: Found | None, n_rows: int | None) -> Bookmark:
         if first is None:
             raise InputError("the source has no rows")
-        layout = settle(first[0], self.columns, self.dtype, first[1])
-        runs = Runs(layout, 1)
+        arrangement = settle(first[0], self.columns, self.dtype, first[1])
+        runs = Runs(arrangement, 1)
         if n_rows is not None:
-            row_bytes = sum(layout.row_bytes.values())
+            row_bytes = sum(arrangement.row_bytes.values())
             check_space(self.folder, n_rows * (row_bytes if self.seed is None else row_bytes + runs.row_bytes))
-        return self._noted(replace(record, layout=layout.record(), run_rows=max(1, self.memory // 4 // runs.row_bytes)))
+        return self._noted(replace(mark, arrangement=arrangement.record(), run_rows=max(1, self.memory // 4 // runs.row_bytes)))
 
-    def _blocks(self, source: Source, record: Record) -> Iterator[Found]:
-        """What the record does not have yet."""
-        skip, number = record.rows, 0
-        while number < len(record.parts) and skip >= record.parts[number]:
-            skip -= record.parts[number]
+    def _blocks(self, raw: RawData, mark: Bookmark) -> Iterator[Found]:
+        """What the bookmark does not have yet."""
+        skip, number = mark.rows, 0
+        while number < len(mark.tables) and skip >= mark.tables[number]:
+            skip -= mark.tables[number]
             number += 1
-        lengths = record.parts[:number]
-        with Bar(self.progress, "reading", source.size, "B") as bar:
-            bar.update(sum(part.size or 0 for part in source.parts[:number]))
-            for part in source.parts[number:]:
+        lengths = mark.tables[:number]
+        with Bar(self.progress, "reading", raw.size, "B") as bar:
+            bar.update(sum(table.size or 0 for table in raw.tables[:number]))
+            for table in raw.tables[number:]:
                 row, before = skip, 0
                 try:
-                    for columns, read in part.read(skip):
-                        yield columns, Place(part.name, row + 1), lengths
+                    for columns, read in table.read(skip):
+                        yield columns, Place(table.name, row + 1), lengths
                         row += len(next(iter(columns.values())))
                         bar.update(read - before)
                         before = read
                 except OSError as error:
                     raise SgmcmcError(
-                        f"{part.name} could not be read ({error}); what was converted so far is kept: check the file and run the "
-                        "same call again"
+                        f"{table.name} could not be read ({error}); what was converted so far is kept: check the file and run "
+                        "the same call again"
                     ) from error
-                bar.update((part.size or before) - before)
+                bar.update((table.size or before) - before)
                 lengths, skip = (*lengths, row), 0
 
-    def _keep_all(self, record: Record, found: Iterator[Found]) -> Record:
-        layout = self._layout(record)
-        runs, collected = Runs(layout, record.run_rows), Collected(layout, record.run_rows)
-        with self._sink(record, layout) as files:
-            for columns, place, parts in found:
-                for rows in collected.add(layout.arrays(columns, place)):
-                    self._keep(rows, files, runs, record.rows)
-                    record = self._noted(replace(record, rows=record.rows + record.run_rows, parts=parts))
-            self._keep(collected.rest(), files, runs, record.rows)
+    def _keep_all(self, mark: Bookmark, found: Iterator[Found]) -> Bookmark:
+        arrangement = self._arrangement(mark)
+        runs, collected = Runs(arrangement, mark.run_rows), Collected(arrangement, mark.run_rows)
+        with self._sink(mark, arrangement) as files:
+            for columns, place, tables in found:
+                for rows in collected.add(arrangement.arrays(columns, place)):
+                    self._keep(rows, files, runs, mark.rows)
+                    mark = self._noted(replace(mark, rows=mark.rows + mark.run_rows, tables=tables))
+            self._keep(collected.rest(), files, runs, mark.rows)
             checksums = {name: file.sha256() for name, file in files.items()} if self.seed is None else None
-            n_rows = record.rows + collected.filled
+            n_rows = mark.rows + collected.filled
             if n_rows == 0:
                 raise InputError("the source has no rows")
-            return self._noted(replace(record, rows=n_rows, all_read=True, checksums=checksums))
+            return self._noted(replace(mark, rows=n_rows, all_read=True, checksums=checksums))
 
     def _keep(self, rows: Rows, files: dict[str, GrowingFile], runs: Runs, first_row: int) -> None:
         if self.seed is None:
@@ -182,63 +196,63 @@ class Conversion:
             file.sync()
 
     @contextlib.contextmanager
-    def _sink(self, record: Record, layout: Layout) -> Iterator[dict[str, GrowingFile]]:
-        """The files that grow while the source is read."""
+    def _sink(self, mark: Bookmark, arrangement: Arrangement) -> Iterator[dict[str, GrowingFile]]:
+        """The files that grow while the raw data are read."""
         if self.seed is None:
-            with row_files(self.folder, layout, record.rows) as files:
+            with row_files(self.folder, arrangement, mark.rows) as files:
                 yield files
         else:
-            with contextlib.closing(GrowingFile(self.folder / SPILL, Runs(layout, record.run_rows).end(record.rows))) as spill:
+            with contextlib.closing(GrowingFile(self.folder / SPILL, Runs(arrangement, mark.run_rows).end(mark.rows))) as spill:
                 yield {SPILL: spill}
 
-    def _sort(self, record: Record, seed: int) -> Record:
+    def _sort(self, mark: Bookmark) -> Bookmark:
         """From the spill file to the arrays' files, one range of keys after the other."""
-        if record.checksums is not None:
-            return record
-        layout = self._layout(record)
-        runs, row_bytes = Runs(layout, record.run_rows), sum(layout.row_bytes.values())
-        check_space(self.folder, (record.rows - record.rows_sorted) * row_bytes)
-        if not record.ranges:
-            record = replace(record, ranges=runs.ranges_for(record.rows, self.memory))
+        if mark.checksums is not None:
+            return mark
+        arrangement = self._arrangement(mark)
+        runs, row_bytes = Runs(arrangement, mark.run_rows), sum(arrangement.row_bytes.values())
+        check_space(self.folder, (mark.rows - mark.rows_sorted) * row_bytes)
+        if not mark.ranges:
+            mark = replace(mark, ranges=runs.ranges_for(mark.rows, self.memory))
         with (
-            row_files(self.folder, layout, record.rows_sorted) as files,
-            contextlib.closing(SpilledRows(self.folder / SPILL, runs, record.rows)) as spilled,
-            Bar(self.progress, "sorting", record.rows * row_bytes, "B") as bar,
+            row_files(self.folder, arrangement, mark.rows_sorted) as files,
+            contextlib.closing(SpilledRows(self.folder / SPILL, runs, mark.rows)) as spilled,
+            Bar(self.progress, "sorting", mark.rows * row_bytes, "B") as bar,
         ):
-            bar.update(record.rows_sorted * row_bytes)
-            for number in range(record.ranges_done, record.ranges):
-                count, arrays = spilled.in_range(number, record.ranges)
+            bar.update(mark.rows_sorted * row_bytes)
+            for number in range(mark.ranges_done, mark.ranges):
+                count, arrays = spilled.in_range(number, mark.ranges)
                 for name, rows in arrays:
                     files[name].append(rows)
                     files[name].sync()
-                record = self._noted(replace(record, ranges_done=number + 1, rows_sorted=record.rows_sorted + count))
+                mark = self._noted(replace(mark, ranges_done=number + 1, rows_sorted=mark.rows_sorted + count))
                 bar.update(count * row_bytes)
-            return self._noted(replace(record, checksums={name: file.sha256() for name, file in files.items()}))
+            return self._noted(replace(mark, checksums={name: file.sha256() for name, file in files.items()}))
 
-    def _header(self, record: Record) -> Header:
-        layout = self._layout(record)
-        assert record.checksums is not None
+    def _header(self, mark: Bookmark) -> Header:
+        arrangement = self._arrangement(mark)
+        assert mark.checksums is not None
         arrays = {
-            name: ArrayEntry(dtype, layout.row_shapes[name], record.rows * layout.row_bytes[name], record.checksums[name])
-            for name, dtype in layout.dtypes.items()
+            name: ArrayEntry(dtype, arrangement.row_shapes[name], mark.rows * arrangement.row_bytes[name], mark.checksums[name])
+            for name, dtype in arrangement.dtypes.items()
         }
-        return Header(record.rows, arrays, self.seed)
+        return Header(mark.rows, arrays, self.seed)
 
-    def _layout(self, record: Record) -> Layout:
-        assert record.layout is not None
-        return Layout.from_record(record.layout)
+    def _arrangement(self, mark: Bookmark) -> Arrangement:
+        assert mark.arrangement is not None
+        return Arrangement.from_record(mark.arrangement)
 
-    def _noted(self, record: Record) -> Record:
-        write_json(self.folder / PROGRESS, asdict(record))
-        return record
+    def _noted(self, mark: Bookmark) -> Bookmark:
+        write_json(self.folder / PROGRESS, asdict(mark))
+        return mark
 
 
-def read_record(folder: Path) -> Record | None:
+def read_bookmark(folder: Path) -> Bookmark | None:
     """How far the conversion in a folder is, if there is one."""
     try:
-        record = json.loads((folder / PROGRESS).read_bytes())
-        return Record(**{**record, "parts": tuple(record["parts"])})
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        mark = checked_json((folder / PROGRESS).read_bytes(), folder / PROGRESS)
+        return Bookmark(**{**mark, "tables": tuple(mark["tables"])})
+    except (FileNotFoundError, NotADirectoryError, DamagedFileError, KeyError, TypeError):
         return None
 
 
@@ -250,7 +264,7 @@ def clear(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def differences(found: Record | None, call: dict[str, Any]) -> str:
+def differences(found: Bookmark | None, call: dict[str, Any]) -> str:
     """What another call asked for, and what this one does."""
     if found is None:
         return "its record is missing or damaged"

@@ -40,17 +40,16 @@ def read_rows(stream: IO[bytes], n_features: int, block_bytes: int, name: str) -
         seen += len(labels)
 
 
-def count_features(stream: IO[bytes]) -> tuple[int, int]:
-    """The largest feature number and the number of rows. Features ascend in a line, so its last one is enough."""
-    largest = rows = 0
+def count_features(stream: IO[bytes]) -> int:
+    """The largest feature number. Features ascend in a line, so its last one is enough."""
+    largest = 0
     for text in line_blocks(stream):
         characters = np.frombuffer(text, np.uint8)
         ends, colons = np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord(":"))
-        rows += len(ends)
         if len(colons):
             last = colons[np.maximum(np.searchsorted(colons, ends) - 1, 0)]
             largest = max(largest, int(_number_before(characters, last).max()))
-    return largest, rows
+    return largest
 
 
 def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:

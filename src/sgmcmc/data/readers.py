@@ -16,14 +16,14 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.data.layout import Columns
+from sgmcmc.data.columns import Columns
 from sgmcmc.data.libsvm import count_features, read_rows
 
 BLOCK_BYTES = 2**25
 """About the size of a block of rows, in memory."""
 
 Piece: TypeAlias = tuple[Columns, int]
-"""A block of rows, and how many bytes of the source were read up to here (for the bar)."""
+"""A block of rows, and how many bytes of the table were read up to here (for the bar)."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One file, or all of a source that has no files. `read` leaves out the given number of rows at the beginning."""
+class RawTable:
+    """One file, or all of the raw data where there are no files. `read` leaves out the given number of rows at the beginning."""
 
     name: str
     size: int | None
@@ -46,22 +46,22 @@ class Part:
     read: Callable[[int], Iterator[Piece]]
 
 
-def csv_part(path: Path, options: Options) -> Part:
+def csv_table(path: Path, options: Options) -> RawTable:
     """A CSV file, plain or compressed."""
-    return Part(path.name, path.stat().st_size, None, lambda skip: _without(_csv_pieces(path, options), skip))
+    return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(_csv_pieces(path, options), skip))
 
 
-def libsvm_part(path: Path, options: Options) -> Part:
+def libsvm_table(path: Path, options: Options) -> RawTable:
     """A LIBSVM file, plain or compressed: dense "X", and "y"."""
     n_features = options.n_features
-    assert n_features is not None  # the catalogue of sources sees to it
+    assert n_features is not None  # whoever finds the raw data sees to it
 
     def pieces() -> Iterator[Piece]:
         with decompressed(path) as (raw, text):
             for rows, labels in read_rows(text, n_features, BLOCK_BYTES, path.name):
                 yield {"X": rows, "y": labels}, raw.tell()
 
-    return Part(path.name, path.stat().st_size, None, lambda skip: _without(pieces(), skip))
+    return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(pieces(), skip))
 
 
 def most_features(paths: list[Path], report: Callable[[int], Any]) -> int:
@@ -69,14 +69,14 @@ def most_features(paths: list[Path], report: Callable[[int], Any]) -> int:
     largest = 0
     for path in paths:
         with decompressed(path) as (_, text):
-            largest = max(largest, count_features(text)[0])
+            largest = max(largest, count_features(text))
         report(path.stat().st_size)
     if largest == 0:
         raise InputError(f"{paths[0].name}: no features, index:value, in it; say n_features=, or is it another format?")
     return largest
 
 
-def parquet_part(path: Path, options: Options) -> Part:
+def parquet_table(path: Path, options: Options) -> RawTable:
     """A Parquet file."""
     parquet, pyarrow = optional("pyarrow.parquet"), optional("pyarrow")
     try:
@@ -100,12 +100,12 @@ def parquet_part(path: Path, options: Options) -> Part:
         except pyarrow.ArrowInvalid as error:
             raise InputError(f"{path.name} is damaged ({error})") from error
 
-    return Part(
+    return RawTable(
         path.name, n_bytes, n_rows, lambda skip: _without(pieces(skip), skip - sum(groups[: _groups_within(groups, skip)]))
     )
 
 
-def arrow_part(path: Path, options: Options) -> Part:
+def arrow_table(path: Path, options: Options) -> RawTable:
     """An Arrow IPC file (Feather version 2 is the same) or stream."""
     pyarrow, ipc = optional("pyarrow"), optional("pyarrow.ipc")
 
@@ -130,10 +130,10 @@ def arrow_part(path: Path, options: Options) -> Part:
         except pyarrow.ArrowInvalid as error:
             raise InputError(f"{path.name} is neither an Arrow file nor an Arrow stream ({error})") from error
 
-    return Part(path.name, path.stat().st_size, None, lambda skip: _without(pieces(), skip))
+    return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(pieces(), skip))
 
 
-def arrays_part(arrays: Mapping[str, Any], name: str) -> Part:
+def arrays_table(arrays: Mapping[str, Any], name: str) -> RawTable:
     """Arrays with rows on the first axis: NumPy's, Zarr's, anything with a shape and slices."""
     sliceable = {key: value if hasattr(value, "shape") else np.asarray(value) for key, value in arrays.items()}
     for key, value in sliceable.items():
@@ -152,10 +152,10 @@ def arrays_part(arrays: Mapping[str, Any], name: str) -> Part:
             stop = min(start // step * step + step, n_rows)
             yield {key: np.asarray(value[start:stop]) for key, value in sliceable.items()}, stop * row_bytes
 
-    return Part(name, n_rows * row_bytes, n_rows, pieces)
+    return RawTable(name, n_rows * row_bytes, n_rows, pieces)
 
 
-def frame_part(frame: Any) -> Part:
+def frame_table(frame: Any) -> RawTable:
     """A pandas DataFrame."""
 
     def pieces() -> Iterator[Piece]:
@@ -163,10 +163,10 @@ def frame_part(frame: Any) -> Part:
         for start in range(0, len(frame), step):
             yield frame_columns(frame.iloc[start : start + step]), start + step
 
-    return Part("the DataFrame", len(frame), len(frame), lambda skip: _without(pieces(), skip))
+    return RawTable("the DataFrame", len(frame), len(frame), lambda skip: _without(pieces(), skip))
 
 
-def blocks_part(blocks: Iterator[Any]) -> Part:
+def blocks_table(blocks: Iterator[Any]) -> RawTable:
     """Blocks of rows as somebody's code makes them."""
 
     def pieces() -> Iterator[Piece]:
@@ -176,7 +176,7 @@ def blocks_part(blocks: Iterator[Any]) -> Part:
             read += sum(values.nbytes for values in columns.values())
             yield columns, read
 
-    return Part("the blocks", None, None, lambda skip: _without(pieces(), skip))
+    return RawTable("the blocks", None, None, lambda skip: _without(pieces(), skip))
 
 
 def block_columns(block: Any, label: str) -> Columns:

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.data.files import GrowingFile
-from sgmcmc.data.layout import Layout
+from sgmcmc.data.columns import Arrangement
+from sgmcmc.data.writing import GrowingFile
 
 SHUFFLE_SEED = 20180512
 KEY = np.dtype("<u8")
@@ -34,13 +34,13 @@ def keys(seed: int, start: int, count: int) -> np.ndarray:
 class Runs:
     """How runs of `run_rows` rows (the last may have fewer) lie one after the other in the spill file: keys, then each array."""
 
-    layout: Layout
+    arrangement: Arrangement
     run_rows: int
 
     @property
     def row_bytes(self) -> int:
         """Of a row and its key."""
-        return KEY.itemsize + sum(self.layout.row_bytes.values())
+        return KEY.itemsize + sum(self.arrangement.row_bytes.values())
 
     @property
     def stride(self) -> int:
@@ -58,7 +58,7 @@ class Runs:
         own = keys(seed, first_row, count)
         order = np.argsort(own, kind="stable")
         spill.append(own[order])
-        for name in self.layout.columns:
+        for name in self.arrangement.columns:
             spill.append(rows[name][order])
         if count == self.run_rows:
             spill.append(np.zeros(self.stride - count * self.row_bytes, np.uint8))
@@ -95,10 +95,10 @@ class SpilledRows:
         return count, self._arrays(slices, count, np.argsort(own, kind="stable"))
 
     def _arrays(self, slices: list[tuple[int, int, int, int]], count: int, order: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-        layout, before = self._runs.layout, KEY.itemsize
-        for name, dtype in layout.dtypes.items():
-            yield name, self._gathered(slices, count, dtype, layout.row_shapes[name], before)[order]
-            before += layout.row_bytes[name]
+        arrangement, before = self._runs.arrangement, KEY.itemsize
+        for name, dtype in arrangement.dtypes.items():
+            yield name, self._gathered(slices, count, dtype, arrangement.row_shapes[name], before)[order]
+            before += arrangement.row_bytes[name]
 
     def _slices(self, low: int, high: int) -> list[tuple[int, int, int, int]]:
         """Of every run: where it starts, how many rows it has, and which of them have keys from `low` to below `high`."""

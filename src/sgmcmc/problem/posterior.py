@@ -13,8 +13,7 @@ import numpy as np
 from sgmcmc.core.checks import check_callable
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, split, tree_map
-from sgmcmc.rows.sources import gather_all
-from sgmcmc.rows.table import as_table
+from sgmcmc.rows.table import as_table, gather_all
 
 
 @dataclass(frozen=True)
@@ -257,9 +256,9 @@ def _not_a_sum(together: float, total: float, count: int) -> str:
 
 
 def _few_rows(arrays: Mapping[str, Any], count: int = 5) -> Rows:
-    n_rows = len(next(iter(arrays.values())))
-    index = np.unique(np.linspace(0, n_rows - 1, min(count, n_rows)).astype(np.int64))
-    return tree_map(jnp.asarray, gather_all(as_table(arrays), index))
+    table = as_table(arrays)
+    index = np.unique(np.linspace(0, table.n_rows - 1, min(count, table.n_rows)).astype(np.int64))
+    return tree_map(jnp.asarray, gather_all(table, index))
 
 
 def _nudged(position: PyTree) -> PyTree:

@@ -132,7 +132,7 @@ class Trace:
     def stored_shapes(self, params: PyTree, chained: bool) -> PyTree:
         """Shapes and types of what is stored of one draw."""
         if self.function is None:
-            return shapes(params)
+            return params
         look = _over_chains(self.function, chained)
         return jax.eval_shape(lambda p: tree_map(jnp.asarray, look(p)), shapes(params))
 

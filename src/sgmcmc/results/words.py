@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
 from sgmcmc.results.inflation import Inflation
 
@@ -97,7 +97,7 @@ class Health:
 
 def sure(numbers: int) -> float:
     """Standard errors at which one of so many numbers, all of them good, raises a false alarm with `FALSE_ALARMS` at most."""
-    return float(norm.isf(FALSE_ALARMS / (2 * max(numbers, 1))))
+    return -NormalDist().inv_cdf(FALSE_ALARMS / (2 * max(numbers, 1)))
 
 
 def variances(found: Inflation, names: Sequence[str], noise: np.ndarray) -> list[Finding]:

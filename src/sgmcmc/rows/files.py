@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from sgmcmc.core.errors import InputError, SgmcmcError, describe
+from sgmcmc.core.files import checksum_of
 from sgmcmc.rows.gathering import aligned, take_rows
 from sgmcmc.rows.header import ArrayEntry, Header, read_header, row_file, size
 
@@ -180,7 +181,7 @@ class AnyFolder(Mapping[str, Column], Generic[Column]):
         self.n_rows = header.n_rows
         self.nbytes = sum(entry.n_bytes for entry in header.arrays.values())
         self.shuffled = header.shuffle_seed is not None
-        self.checksum: str = header.record()["checksum"]
+        self.checksum = checksum_of(header.record())
 
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]

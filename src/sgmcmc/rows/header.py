@@ -1,9 +1,7 @@
-"""The header of a folder of rows, and how small files are written so that a crash leaves them whole."""
+"""The header of a folder of rows."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.files import replacing
+from sgmcmc.core.files import DamagedFileError, checked_json, write_json
 
 HEADER = "header.json"
 PROGRESS = "conversion.json"
@@ -46,14 +44,13 @@ class Header:
     shuffle_seed: int | None
 
     def record(self) -> dict[str, Any]:
-        """The header as JSON, its own checksum included."""
+        """The header as JSON."""
         arrays = {
             name: {"dtype": entry.dtype.str, "row_shape": list(entry.row_shape), "bytes": entry.n_bytes, "sha256": entry.sha256}
             for name, entry in self.arrays.items()
         }
         record = {"format": FORMAT, "version": VERSION, "rows": self.n_rows, "shuffle_seed": self.shuffle_seed}
-        record |= {"finite": True, "arrays": arrays}
-        return {**record, "checksum": checksum_of(record)}
+        return record | {"finite": True, "arrays": arrays}
 
 
 def row_file(folder: Path, name: str) -> Path:
@@ -71,11 +68,10 @@ def read_header(folder: Path) -> Header:
         raise InputError(f"{folder / HEADER} could not be read ({error}); check the disk and your permissions") from error
     damaged = InputError(f"{folder / HEADER} is damaged; check the disk, then convert the data again with overwrite=True")
     try:
-        record = json.loads(text)
-        checksum = record.pop("checksum")
-    except (ValueError, AttributeError, KeyError, TypeError):
+        record = checked_json(text, folder / HEADER)
+    except DamagedFileError:
         raise damaged from None
-    if checksum != checksum_of(record) or record.get("format") != FORMAT:
+    if record.get("format") != FORMAT:
         raise damaged
     if record["version"] != VERSION:
         raise InputError(
@@ -92,17 +88,6 @@ def read_header(folder: Path) -> Header:
 def write_header(folder: Path, header: Header) -> None:
     """Make a folder a finished one. Its files must be on the disk by now."""
     write_json(folder / HEADER, header.record())
-
-
-def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Replace a small file at one stroke."""
-    with replacing(path) as file:
-        file.write(json.dumps(record, indent=1, ensure_ascii=False).encode())
-
-
-def checksum_of(record: dict[str, Any]) -> str:
-    """The sha256 of a JSON record, however it is laid out."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def size(n_bytes: int) -> str:

@@ -17,8 +17,8 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
-from sgmcmc.rows.sources import FromTable, Source, filled_up, gather, gather_all, on_device, per_key, streams, whole
-from sgmcmc.rows.table import as_table
+from sgmcmc.rows.sources import FromTable, Source, per_key, streams
+from sgmcmc.rows.table import as_table, filled_up, gather, gather_all, whole
 
 TICKS = 2**23
 """A uniform float32 of JAX is a whole number of these parts of 1: what a column can be kept with is no finer."""
@@ -153,7 +153,7 @@ class DeviceImportanceRows(ImportanceRows):
 
     @cached_property
     def data(self) -> PyTree:
-        return on_device(((self.law.keep, self.law.alias), (whole(self.table), self.weights)))
+        return jax.device_put(((self.law.keep, self.law.alias), (whole(self.table), self.weights)))
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         (columns, numbers), (table, dataset) = entry, data

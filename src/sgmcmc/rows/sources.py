@@ -21,8 +21,8 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
-from sgmcmc.rows.gathering import lend, take_first_distinct, take_rows
-from sgmcmc.rows.table import Stratum, Table, as_table
+from sgmcmc.rows.gathering import lend, take_first_distinct
+from sgmcmc.rows.table import Stratum, Table, as_table, filled_up, gather, gather_all, whole
 
 SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
@@ -49,8 +49,8 @@ class Source(Protocol):
         ...
 
     @property
-    def layout(self) -> dict[str, int]:
-        """Where the rows are, for the record."""
+    def all_strata(self) -> int:
+        """Strata of all processes; 0 likewise."""
         ...
 
     @property
@@ -85,11 +85,7 @@ class FromTable:
     arrays: Mapping[str, Any]
     batch_size: int
 
-    strata = 0
-
-    @property
-    def layout(self) -> dict[str, int]:
-        return {}
+    strata = all_strata = 0
 
     @cached_property
     def table(self) -> Table:
@@ -119,7 +115,7 @@ class AllRows(FromTable):
 
     @cached_property
     def data(self) -> PyTree:
-        return on_device(whole(self.table))
+        return jax.device_put(whole(self.table))
 
     def draw(self, keys: jax.Array) -> PyTree:
         return ()
@@ -166,7 +162,7 @@ class DeviceRows(FromTable):
 
     @cached_property
     def data(self) -> PyTree:
-        return on_device(whole(self.table))
+        return jax.device_put(whole(self.table))
 
     def draw(self, keys: jax.Array) -> PyTree:
         return distinct_rows(keys, self.n_rows, self.batch_size)
@@ -198,7 +194,7 @@ class WindowRows(FromTable):
     @cached_property
     def data(self) -> PyTree:
         rows = {name: gather(array, self.order) for name, array in self.arrays.items()}
-        return on_device(rows), on_device(self.order)
+        return jax.device_put(rows), jax.device_put(self.order)
 
     def draw(self, keys: jax.Array) -> PyTree:
         return starts(keys, self.n_rows)
@@ -268,15 +264,6 @@ def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source
         return WindowRows(arrays, batch_size) if table.in_memory else ReadWindows(arrays, batch_size)
     on_host = jax.default_backend() == "cpu" or not table.in_memory
     return HostRows(arrays, batch_size) if on_host else DeviceRows(arrays, batch_size)
-
-
-def usual_rows(table: Table) -> str:
-    """How rows are drawn where the user does not say: at random, or where that is slow as windows of the order they are in.
-
-    Windows need shuffled rows to be as good, so those of a memory map are drawn at random whatever its size.
-    """
-    slow = not table.seekable or (table.large and table.shuffled)
-    return "window" if slow else "random"
 
 
 def blocks(arrays: Mapping[str, Any], largest: int) -> Iterator[Rows]:
@@ -395,43 +382,6 @@ def first_distinct(keys: jax.Array, drawn: jax.Array | np.ndarray, n_rows: int, 
         still = take_first_distinct(np.asarray(streams(keys.ravel()[poor], attempt, n_rows, every.shape[1])), again)
         rows[poor], poor = again, poor[still]
     return rows.reshape(*drawn.shape[:-1], batch_size)
-
-
-def gather_all(table: Table, index: np.ndarray, capacity: int | None = None) -> dict[str, np.ndarray]:
-    """Rows of all columns; of files too large for memory, asked for together before the first is waited for."""
-    if table.large and table.seekable:
-        for column in table.values():
-            if not isinstance(column, np.ndarray):
-                column.will_need(index)
-    return {name: gather(column, index, capacity) for name, column in table.items()}
-
-
-def gather(column: Any, index: np.ndarray, capacity: int | None = None) -> np.ndarray:
-    """Rows of a column in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
-    length = len(index) if capacity is None else capacity
-    out = lend((length, *index.shape[1:], *column.shape[1:]), column.dtype)
-    if isinstance(column, np.ndarray):
-        take_rows(column, index, out[: len(index)])
-    else:
-        column.rows(index, out[: len(index)])
-    return out
-
-
-def filled_up(index: np.ndarray, capacity: int) -> np.ndarray:
-    """Row numbers in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
-    out = lend((capacity, *index.shape[1:]), index.dtype)
-    out[: len(index)] = index
-    return out
-
-
-def whole(table: Table) -> dict[str, np.ndarray]:
-    """All rows in memory."""
-    return {name: column if isinstance(column, np.ndarray) else column[: len(column)] for name, column in table.items()}
-
-
-def on_device(tree: PyTree) -> PyTree:
-    """The arrays on the default device. They must not be written to afterwards: the CPU backend may share the memory."""
-    return tree_map(jax.device_put, tree)
 
 
 LARGE_PROPORTION = 100_000

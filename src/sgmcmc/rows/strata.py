@@ -17,8 +17,8 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree
-from sgmcmc.rows.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, gather, per_key, starts
-from sgmcmc.rows.table import Stratum
+from sgmcmc.rows.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, per_key, starts
+from sgmcmc.rows.table import Stratum, gather
 
 STRATA = "strata"
 """The mesh axis over which likelihood terms are summed."""
@@ -85,8 +85,8 @@ class StratumRows:
         return len(self.parts)
 
     @property
-    def layout(self) -> dict[str, int]:
-        return {"strata": self.stratum.count}
+    def all_strata(self) -> int:
+        return self.stratum.count
 
     @property
     def inner(self) -> Source:

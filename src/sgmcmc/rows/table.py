@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Dataset
 from sgmcmc.rows.files import AnyFolder, FileColumn, open_rows
-from sgmcmc.rows.gathering import take_rows
+from sgmcmc.rows.gathering import lend, take_rows
 
 LARGE_SHARE = 1 / 4
 """Data on disk of more than this part of the machine's memory are read in order: the system cannot be trusted to hold them."""
@@ -44,6 +44,9 @@ class Table(Mapping[str, Any]):
     checksum: str | None = None
     checked: bool = False
 
+    spread: ClassVar[bool] = False
+    """Whether the rows are in more than one stratum."""
+
     def __getitem__(self, name: str) -> Any:
         return self.columns[name]
 
@@ -61,11 +64,6 @@ class Table(Mapping[str, Any]):
     def total_rows(self) -> int:
         """Rows of the whole dataset, those of other processes included."""
         return self.n_rows
-
-    @property
-    def spread(self) -> bool:
-        """Whether the rows are in more than one stratum."""
-        return False
 
     @cached_property
     def row_bytes(self) -> int:
@@ -123,7 +121,7 @@ class Stratum(Table):
         return len(self.row_counts) * self.devices
 
     @property
-    def spread(self) -> bool:
+    def spread(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]: as the strata say
         return self.count > 1
 
     @property
@@ -394,3 +392,44 @@ def first_bad_row(array: np.ndarray) -> int | None:
                 if bad.any():
                     return start + int(np.argmax(bad))
     return None
+
+
+def usual_rows(table: Table) -> str:
+    """How rows are drawn where the user does not say: at random, or where that is slow as windows of the order they are in.
+
+    Windows need shuffled rows to be as good, so those of a memory map are drawn at random whatever its size.
+    """
+    slow = not table.seekable or (table.large and table.shuffled)
+    return "window" if slow else "random"
+
+
+def gather_all(table: Table, index: np.ndarray, capacity: int | None = None) -> dict[str, np.ndarray]:
+    """Rows of all columns; of files too large for memory, asked for together before the first is waited for."""
+    if table.large and table.seekable:
+        for column in table.values():
+            if not isinstance(column, np.ndarray):
+                column.will_need(index)
+    return {name: gather(column, index, capacity) for name, column in table.columns.items()}
+
+
+def gather(column: Any, index: np.ndarray, capacity: int | None = None) -> np.ndarray:
+    """Rows of a column in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
+    length = len(index) if capacity is None else capacity
+    out = lend((length, *index.shape[1:], *column.shape[1:]), column.dtype)
+    if isinstance(column, np.ndarray):
+        take_rows(column, index, out[: len(index)])
+    else:
+        column.rows(index, out[: len(index)])
+    return out
+
+
+def filled_up(index: np.ndarray, capacity: int) -> np.ndarray:
+    """Row numbers in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
+    out = lend((capacity, *index.shape[1:]), index.dtype)
+    out[: len(index)] = index
+    return out
+
+
+def whole(table: Table) -> dict[str, np.ndarray]:
+    """All rows in memory."""
+    return {name: column if isinstance(column, np.ndarray) else column[: len(column)] for name, column in table.items()}

@@ -18,21 +18,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from sgmcmc.algorithms.kernel import Kernel
+from sgmcmc.algorithms.kernel import Kernel, row_keys
 from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, State, size, tree_map
 from sgmcmc.results.keeps import seen_by
-from sgmcmc.rows.sources import Source, on_device
+from sgmcmc.rows.sources import Source
 from sgmcmc.run.hosts import waiting_for_peers
-from sgmcmc.run.programs import Programs, keys_of_rows
+from sgmcmc.run.programs import Programs
 from sgmcmc.run.request import Request
 from sgmcmc.run.spread import Spread, make_spread
 
 LARGEST_CHUNK = 2000
 CHUNK_BYTES = 32 << 20
 """A chunk's minibatches and noise stay below this, so that they are still in cache when the loop reads them."""
+
+
+_row_keys = jax.jit(row_keys, static_argnums=(2, 3))
 
 
 @dataclass(frozen=True)
@@ -87,16 +90,18 @@ class Loop:
 
     def layout(self, state: State) -> dict[str, int]:
         """The devices that a state's chains lie on, and the strata that the rows are in, for the record."""
-        return {"devices": self._devices(state), **self.source.layout}
+        strata = {"strata": self.source.all_strata} if self.source.strata else {}
+        return {"devices": self._devices(state.n_chains), **strata}
 
     def capacity(self, state: State, n_iters: int, chunk_size: int | None) -> int:
         """Iterations per compiled chunk."""
         if chunk_size is not None:
             return chunk_size
+        chains = state.n_chains
         leaps, itemsize = self.kernel.dynamics.leaps, jnp.result_type(float).itemsize
-        per_step = (state.n_chains or 1) * leaps * self.source.bytes_per_batch
+        per_step = (chains or 1) * leaps * self.source.bytes_per_batch
         per_step += itemsize * self.kernel.noises * size(state.position)
-        per_device = per_step // self._devices(state)  # each has caches of its own
+        per_device = per_step // self._devices(chains)  # each has caches of its own
         affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_device)))
         return min(affordable, power_of_two(n_iters))  # short runs of different lengths share a few programs
 
@@ -111,7 +116,7 @@ class Loop:
     def trial(self, state: State, request: Request, bar: Bar) -> Outcome:
         """A run that is kept nowhere; only a chain can end it early."""
         account = Account(request.keeps, state.params, request.total, request.looks, lambda _: {})
-        return self.run(state, request, account, Nowhere(0), bar).whole()
+        return self.run(state, request, account, Nowhere(state.key), bar).whole()
 
     def prepare(self, key: jax.Array, step: int) -> PyTree:
         """The minibatches of the iteration after `step`: axes iteration, (chain,) leap."""
@@ -122,7 +127,7 @@ class Loop:
         """The random part of the `capacity` iterations after `step`, queued on the device. A short chunk does not need them
         all, but another size would compile anew.
         """
-        return self.source.draw(keys_of_rows(key, step, capacity, self.kernel.dynamics.leaps))
+        return self.source.draw(_row_keys(key, step, capacity, self.kernel.dynamics.leaps))
 
     def gather(self, drawn: PyTree, count: int, spread: Spread | None) -> PyTree:
         """The minibatches of `count` iterations from their random part, on the host."""
@@ -130,7 +135,7 @@ class Loop:
 
     def placed(self, plan: PyTree, spread: Spread | None, chained: bool) -> PyTree:
         """The same where the devices need them."""
-        return on_device(plan) if spread is None else spread.put(self.source, plan, chained)
+        return jax.device_put(plan) if spread is None else spread.put(self.source, plan, chained)
 
     def call(self, program: Callable[..., PyTree], argument: PyTree, plan: PyTree) -> PyTree:
         """A program for one minibatch, on the devices of all strata where there are any."""
@@ -151,8 +156,8 @@ class Loop:
     def _placed(self) -> dict[Spread, PyTree]:
         return {}
 
-    def _devices(self, state: State) -> int:
-        spread = self.spread(state.n_chains)
+    def _devices(self, chains: int | None) -> int:
+        spread = self.spread(chains)
         return 1 if spread is None else spread.devices
 
 

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.checks import Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks

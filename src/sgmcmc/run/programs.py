@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from sgmcmc.algorithms.kernel import Kernel, row_keys, step_noise
-from sgmcmc.core.trees import Batch, PyTree, State, all_finite, pick, size, split, where
+from sgmcmc.algorithms.kernel import Kernel, per_step_and_chain, step_noise
+from sgmcmc.core.trees import Batch, PyTree, State, all_finite, size, split, tree_map, where
 from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
@@ -42,7 +43,9 @@ class Programs:
         """One iteration on the library's minibatches."""
 
         def step(state: State, data: PyTree, plan: PyTree) -> State:
-            return self._advance(state.chained)(state, data, pick(plan, 0), self._noise(state, state.step[None] + 1)[0])
+            return self._advance(state.key.ndim == 2)(
+                state, data, tree_map(itemgetter(0), plan), self._noise(state, state.step[None] + 1)[0]
+            )
 
         return self._in_all_strata(step)
 
@@ -87,11 +90,11 @@ class Programs:
 
         def call(arguments: tuple[PyTree, ...], data: PyTree, plan: PyTree) -> PyTree:
             def one(entry: PyTree, first: PyTree, *others: PyTree) -> PyTree:
-                return function(first, self.source.take(data, pick(entry, 0)), *others)
+                return function(first, self.source.take(data, tree_map(itemgetter(0), entry)), *others)
 
             chained = key_of(arguments).ndim == 2
             mapped = jax.vmap(one, in_axes=(0, *axes), out_axes=out_axes) if chained else one
-            return mapped(pick(plan, 0), *arguments)
+            return mapped(tree_map(itemgetter(0), plan), *arguments)
 
         return self._in_all_strata(call)
 
@@ -134,7 +137,7 @@ class Programs:
 
         def iteration(loop: Any) -> Any:
             k, _, state, _, works = loop
-            new = advance(state, data, pick(plan, k), noise[k])
+            new = advance(state, data, tree_map(itemgetter(k), plan), noise[k])
             finite = all_finite(new.position, new.gradient)
             state = replace(where(finite, replace(new, estimator=()), replace(state, estimator=())), estimator=new.estimator)
             since = state.step - skip
@@ -147,7 +150,7 @@ class Programs:
         loop = (jnp.int32(0), jnp.bool(True), state, (state.position, state.gradient), works)
         steps, _, state, attempted, works = jax.lax.while_loop(goes_on, iteration, loop)
         carries, pieces = zip(*map(lambda keep, w: keep.close(w), keeps, works), strict=True) if keeps else ((), ())
-        last, axis = pick(plan, jnp.maximum(steps - 1, 0)), self.kernel.posterior.axis
+        last, axis = tree_map(itemgetter(jnp.maximum(steps - 1, 0)), plan), self.kernel.posterior.axis
         report = {
             "steps": steps[None],
             "attempted": attempted,
@@ -160,7 +163,9 @@ class Programs:
         """One iteration of one chain or of all, as a function of state, data, entry of the plan and flat noise."""
 
         def one(state: State, data: PyTree, entry: PyTree, noise: jax.Array) -> State:
-            return self.kernel.step(state, lambda leap: self.source.take(data, pick(entry, leap)), split(noise, state.position))
+            return self.kernel.step(
+                state, lambda leap: self.source.take(data, tree_map(itemgetter(leap), entry)), split(noise, state.position)
+            )
 
         axes = self.kernel.chain_axes
         return jax.vmap(one, in_axes=(axes, None, 0, 0), out_axes=axes) if chained else one
@@ -170,13 +175,13 @@ class Programs:
         dtype = jnp.result_type(*jax.tree.leaves(state.position))
         dimension = size(state.position) // (state.n_chains or 1)
         draw = partial(step_noise, noises=self.kernel.noises, size=dimension, dtype=dtype)
-        return _per_step_and_chain(draw, state.key, steps)
+        return per_step_and_chain(draw, state.key, steps)
 
     def _mean_log_posterior(self, state: State, data: PyTree, entry: PyTree) -> jax.Array:
         """The estimate on the first minibatch of an entry, averaged over chains."""
 
         def one(state: State, entry: PyTree) -> jax.Array:
-            return self.kernel.log_posterior(state, self.source.take(data, pick(entry, 0)))
+            return self.kernel.log_posterior(state, self.source.take(data, tree_map(itemgetter(0), entry)))
 
         if not state.chained:
             return one(state, entry)
@@ -195,18 +200,3 @@ class Programs:
 
         specs = specs_along_chains(closed, state, self.kernel.chain_axes)
         return tuple(carry for carry, _ in specs), tuple(piece for _, piece in specs)
-
-
-@partial(jax.jit, static_argnums=(2, 3))
-def keys_of_rows(key: jax.Array, step: jax.Array, count: int, leaps: int) -> jax.Array:
-    """The keys of the minibatches of `count` iterations after `step`."""
-    return _per_step_and_chain(lambda k, t: row_keys(k, t, leaps), key, step + 1 + jnp.arange(count))
-
-
-def _per_step_and_chain(function: Any, key: jax.Array, steps: jax.Array) -> jax.Array:
-    """`function(key, step)` for every step and, with several keys, chain: in one map, since nested ones compile slowly."""
-    if key.ndim == 1:
-        return jax.vmap(function, in_axes=(None, 0))(key, steps)
-    chains = len(key)
-    values = jax.vmap(function)(jnp.tile(key, (len(steps), 1)), jnp.repeat(steps, chains))
-    return values.reshape(len(steps), chains, *values.shape[1:])

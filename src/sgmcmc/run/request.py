@@ -10,9 +10,8 @@ from typing import Any
 import jax
 
 from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
-from sgmcmc.core.checks import check_choice, check_count
+from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.problem.posterior import (
     Posterior,
@@ -76,12 +75,12 @@ class Request:
         named = dict(wanted) if isinstance(wanted, Mapping) else {ALONE: wanted}
         return named | {PAIRS: PairTrace()} if self.diagnose else named
 
-    @property
+    @cached_property
     def total(self) -> int:
         """Iterations, burn-in included."""
         return self.burn_in + self.n_iters
 
-    @property
+    @cached_property
     def looks(self) -> int:
         """How often the keep objects are shown the parameters."""
         return self.n_iters // self.thin
@@ -143,7 +142,7 @@ class Problem:
         transform = make_transform(constraints, start)
         position = transform.to_position(start)
         check_log_prior(log_prior, start)
-        per_row, axis = log_lik_shape(log_lik, start, table), STRATA if table.spread else None
+        per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.spread else None
         posterior = Posterior(log_lik, log_prior, table.total_rows, transform, per_row, axis)
         check_log_lik(posterior, position, table)
         return cls(posterior, table if table.checked else look_over(table, progress), params, position)

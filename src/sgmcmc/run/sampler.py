@@ -21,9 +21,9 @@ from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
 from sgmcmc.checkpoints.saving import check_keeps
-from sgmcmc.core.checks import as_key, check_choice, check_count, draw_seed, seed_number
+from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, warn
-from sgmcmc.core.progress import Bar, Progress, check_progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
@@ -403,9 +403,9 @@ def open_place(
 
     `identity` says what the run depends on; it is asked only where there is a folder. `seed` None takes the recorded one.
     """
-    check_choice("allow_version_change", allow_version_change, (True, False))
     if path is None:
-        return Nowhere(seed)
+        return Nowhere(as_key(draw_seed() if seed is None else seed))
+    check_choice("allow_version_change", allow_version_change, (True, False))
     kind = SharedFolder if shared and jax.process_count() > 1 else RunFolder
     return kind.open(path, identity(), seed, params, allow_version_change)
 

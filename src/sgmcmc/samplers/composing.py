@@ -26,9 +26,8 @@ from sgmcmc.algorithms.kernel import Dynamics, Estimator, Kernel
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.places import Nowhere, Place
 from sgmcmc.checkpoints.saving import check_keeps
-from sgmcmc.core.checks import as_key, check_choice, check_count
+from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe, warn
-from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size
 from sgmcmc.problem.schedules import Schedule, step_schedule
 from sgmcmc.problem.whitening import Whitening
@@ -36,9 +35,9 @@ from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
-from sgmcmc.rows.sources import Source, check_minibatch, make_source, usual_rows
+from sgmcmc.rows.sources import Source, check_minibatch, make_source
 from sgmcmc.rows.strata import make_stratum_source
-from sgmcmc.rows.table import Stratum, Table, physical_memory
+from sgmcmc.rows.table import Stratum, Table, physical_memory, usual_rows
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
 from sgmcmc.tune.mode import LARGEST_DENSE

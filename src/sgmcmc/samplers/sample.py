@@ -13,9 +13,8 @@ import jax
 import numpy as np
 
 from sgmcmc.checkpoints.places import Place
-from sgmcmc.core.checks import as_key, check_count
+from sgmcmc.core.checks import Progress, as_key, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
-from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.result import Result

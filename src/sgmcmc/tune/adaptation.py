@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
-from sgmcmc.core.checks import seed_number
+from sgmcmc.core.checks import Progress, seed_number
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import State, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule

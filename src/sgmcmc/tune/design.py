@@ -22,7 +22,7 @@ from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
 from sgmcmc.algorithms.kernel import Estimator, Kernel
 from sgmcmc.checkpoints.packing import packable
-from sgmcmc.core.progress import Progress
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.trees import PyTree, Rows, flat, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
@@ -30,8 +30,8 @@ from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.pool import Pool
-from sgmcmc.rows.sources import AllRows, Source, make_source, subsample, usual_rows
-from sgmcmc.rows.table import Table
+from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
+from sgmcmc.rows.table import Table, usual_rows
 from sgmcmc.run.passes import compiled, full_sum
 from sgmcmc.tune.pilot import Choice, Pilot, posterior_points
 from sgmcmc.tune.survey import dense_whitening

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.checks import Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, flat, join, size, split
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import subsample

@@ -14,14 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.checks import Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows, flat, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.rows.importance import Importance, mixed
 from sgmcmc.rows.pool import draw_pool
-from sgmcmc.rows.sources import Source, gather_all
-from sgmcmc.rows.table import Table
+from sgmcmc.rows.sources import Source
+from sgmcmc.rows.table import Table, gather_all
 from sgmcmc.run.passes import all_rows
 
 FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000

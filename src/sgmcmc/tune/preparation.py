@@ -12,8 +12,9 @@ import numpy as np
 from sgmcmc.algorithms.kernel import Dynamics
 from sgmcmc.algorithms.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.checkpoints.places import Place
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, join, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import per_parameter

@@ -12,8 +12,9 @@ from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
 from sgmcmc.algorithms.kernel import Kernel
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError, warn
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule

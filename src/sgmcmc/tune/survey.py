@@ -10,8 +10,9 @@ import numpy as np
 
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.checkpoints.packing import packable
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.progress import Bar, Progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, flat, number_names, size, split
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening

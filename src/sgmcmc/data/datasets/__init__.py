@@ -8,11 +8,10 @@ from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from sgmcmc.core.checks import check_choice
+from sgmcmc.core.checks import Progress, check_choice, check_progress
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.progress import Progress, check_progress
 from sgmcmc.data.datasets.catalogue import CATALOGUE, DataFile
-from sgmcmc.data.datasets.copies import arrays_of
+from sgmcmc.data.datasets.contents import arrays_of
 from sgmcmc.data.datasets.download import download as fetch
 from sgmcmc.data.datasets.folders import FOLDER_SETTING, data_folder
 from sgmcmc.data.datasets.split import train_test_split

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.data.datasets.contents import DamagedError
+from sgmcmc.data.libsvm import read_rows
 
 COVERTYPE_WIDTHS = np.array([1999, 360, 66, 1397, 774, 7117, 254, 254, 254, 7173] + [1] * 44)
 """Largest minus smallest whole number in each column as UCI has it."""
@@ -16,7 +17,7 @@ COVERTYPE_WIDTHS = np.array([1999, 360, 66, 1397, 774, 7117, 254, 254, 254, 7173
 LODGEPOLE_PINE = 2
 BLOCK_ROWS = 20_000
 BLOCK_BYTES = 1 << 22
-"""Text and numbers are turned over in blocks: one double precision copy of everything would be the largest thing in memory."""
+"""Rows are turned over in blocks: one double precision copy of everything would be the largest thing in memory."""
 
 VALIDATION_ROWS = 5000
 """Rows at the start of MNIST's training files that TensorFlow's split keeps for validation."""
@@ -39,33 +40,17 @@ def covertype_from_uci(content: bytes) -> np.ndarray:
 
 
 def covertype_from_libsvm(content: bytes) -> np.ndarray:
-    """Lines `label column:value column:value ...`: labels 1 and 2, columns counted from 1, values scaled, zeros left out.
+    """LIBSVM text: labels 1 and 2, values scaled.
 
     The values have six digits, enough to recover the whole numbers behind them: the array is that of UCI's file, bit for bit.
     """
-    table = np.zeros((content.count(b"\n"), 1 + len(COVERTYPE_WIDTHS)), np.float32)
-    start = row = 0
-    while start < len(content):
-        end = content.find(b"\n", start + BLOCK_BYTES) + 1 or len(content)
-        row += _fill_from_libsvm(table[row:], content[start:end])
-        start = end
+    table, done = np.empty((content.count(b"\n"), 1 + len(COVERTYPE_WIDTHS)), np.float32), 0
+    for features, labels in read_rows(io.BytesIO(content), len(COVERTYPE_WIDTHS), BLOCK_BYTES, "covertype"):
+        rows = slice(done, done + len(labels))
+        table[rows, 0] = labels - 1
+        table[rows, 1:] = np.rint(features * COVERTYPE_WIDTHS) / COVERTYPE_WIDTHS
+        done += len(labels)
     return table
-
-
-def _fill_from_libsvm(table: np.ndarray, text: bytes) -> int:
-    """Fill the first rows of `table` from whole lines of text; how many they were."""
-    symbols = np.frombuffer(text, np.uint8)
-    line_ends, colons = np.flatnonzero(symbols == ord("\n")), np.flatnonzero(symbols == ord(":"))
-    n_rows = len(line_ends)
-    values_per_row = np.diff(np.searchsorted(colons, line_ends), prepend=0)
-    numbers = np.fromstring(text.replace(b":", b" "), np.float64, sep=" ")
-    label_places = np.cumsum(1 + 2 * values_per_row) - (1 + 2 * values_per_row)
-    pairs = np.delete(numbers, label_places).reshape(-1, 2)
-    rows, columns = np.repeat(np.arange(n_rows), values_per_row), pairs[:, 0].astype(np.intp)
-    widths = COVERTYPE_WIDTHS[columns - 1]
-    table[rows, columns] = np.rint(pairs[:, 1] * widths) / widths
-    table[:n_rows, 0] = numbers[label_places] - 1
-    return n_rows
 
 
 def idx(content: bytes) -> np.ndarray:
