@@ -15,7 +15,7 @@ from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.core.trees import Batch
 from sgmcmc.problem.posterior import Posterior, make_transform
-from sgmcmc.run.passes import full_gradient
+from sgmcmc.run.passes import FullPasses
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -63,7 +63,7 @@ def exact_gradient(position):
 
 
 def centre(position):
-    return Centre(position, full_gradient(posterior(), position, ROWS), 0.0, True)
+    return ControlVariate().init(posterior(), position, FullPasses(ROWS))
 
 
 def average(trees):
@@ -79,25 +79,25 @@ def assert_equal(left, right, tolerance):
 @pytest.mark.parametrize(("weighted", "with_variance"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("kind", [Minibatch, ControlVariate])
 def test_unbiased(kind, per_row, weighted, with_variance):
-    estimator = kind(posterior(per_row), with_variance)
+    estimator, model = kind(with_variance), posterior(per_row)
     state = centre(ELSEWHERE) if kind is ControlVariate else ()
-    estimates = [estimator.estimate(POSITION, batch, state)[0] for batch in batches(weighted)]
+    estimates = [estimator.estimate(model, POSITION, batch, state)[0] for batch in batches(weighted)]
     assert_equal(average(estimates), exact_gradient(POSITION), 1e-12)
 
 
 def test_control_variates_are_silent_at_their_centre():
     state = centre(POSITION)
     for batch in batches():
-        gradient = ControlVariate(posterior()).estimate(POSITION, batch, state)[0]
+        gradient = ControlVariate().estimate(posterior(), POSITION, batch, state)[0]
         assert_equal(gradient, exact_gradient(POSITION), 1e-12)
 
 
 @pytest.mark.parametrize("kind", [Minibatch, ControlVariate])
 def test_variance_estimate_is_unbiased(kind):
     """The average over minibatches of the estimated variance is the variance over minibatches of the estimate."""
-    estimator = kind(posterior(), with_variance=True)
+    estimator = kind(with_variance=True)
     state = centre(ELSEWHERE) if kind is ControlVariate else ()
-    results = [estimator.estimate(POSITION, batch, state) for batch in batches()]
+    results = [estimator.estimate(posterior(), POSITION, batch, state) for batch in batches()]
     seen = average(stats["variance"] for _, _, stats in results)
     truth = jax.tree.map(lambda *g: np.var(np.stack(g), axis=0), *[gradient for gradient, _, _ in results])
     assert_equal(seen, truth, 1e-12)
@@ -113,12 +113,12 @@ def test_linear_regression_leaves_multiplicative_noise_under_control_variates():
         make_transform(None, jnp.zeros(())),
         False,
     )
-    anchor = Centre(jnp.array(0.2), full_gradient(model, jnp.array(0.2), {"x": x, "y": y}), 0.0, True)
+    anchor = ControlVariate().init(model, jnp.array(0.2), FullPasses({"x": x, "y": y}))
     estimates = []
     for index in itertools.combinations(range(N), SIZE):
         rows = {"x": jnp.asarray(x[list(index)]), "y": jnp.asarray(y[list(index)])}
         batch = Batch(rows, jnp.array(N / SIZE), jnp.array(index))
-        estimates.append(ControlVariate(model).estimate(jnp.array(0.2 + offset), batch, anchor)[0])
+        estimates.append(ControlVariate().estimate(model, jnp.array(0.2 + offset), batch, anchor)[0])
     W = N * (N - SIZE) / SIZE * np.var(x**2, ddof=1) / sigma2**2
     assert np.var(estimates) == pytest.approx(W * offset**2, rel=1e-12)
 
@@ -126,7 +126,7 @@ def test_linear_regression_leaves_multiplicative_noise_under_control_variates():
 def test_a_wrong_centre_gradient_is_caught():
     state = centre(ELSEWHERE)
     wrong = Centre(state.position, jax.tree.map(lambda g: g * 1.001, state.gradient), 0.0, True)
-    estimates = [ControlVariate(posterior()).estimate(POSITION, batch, wrong)[0] for batch in batches()]
+    estimates = [ControlVariate().estimate(posterior(), POSITION, batch, wrong)[0] for batch in batches()]
     with pytest.raises(AssertionError):
         assert_equal(average(estimates), exact_gradient(POSITION), 1e-12)
 

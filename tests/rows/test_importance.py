@@ -12,13 +12,13 @@ import scipy.stats
 
 from sgmcmc import InputError
 from sgmcmc.algorithms.dynamics.langevin import Langevin
-from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
-from sgmcmc.algorithms.kernel import CHAIN_AXES, Kernel
+from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.core.progress import Bar
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.schedules import step_schedule
-from sgmcmc.results.keeps import Trace
+from sgmcmc.results.result import ALONE
 from sgmcmc.rows.importance import (
     TICKS,
     DeviceImportanceRows,
@@ -29,7 +29,8 @@ from sgmcmc.rows.importance import (
     mixed,
 )
 from sgmcmc.run.loop import Loop
-from sgmcmc.run.passes import full_gradient
+from sgmcmc.run.passes import FullPasses
+from sgmcmc.run.request import Request
 
 FALSE_ALARM = 1e-4
 RNG = np.random.default_rng(8)
@@ -144,10 +145,10 @@ def posterior(per_row, n_rows=N):
     return Posterior(log_lik, lambda theta: -jnp.abs(theta).sum(), n_rows, Transform((None,)), per_row)
 
 
-def estimator_and_state(kind, per_row):
-    model = posterior(per_row)
-    anchored = kind is ControlVariate
-    return kind(model), Centre(CENTRE, full_gradient(model, CENTRE, ROWS), 0.0, True) if anchored else ()
+def estimate(kind, per_row):
+    estimator, model = kind(), posterior(per_row)
+    state = estimator.init(model, CENTRE, FullPasses(ROWS))
+    return lambda theta, batch: estimator.estimate(model, theta, batch, state)[0]
 
 
 def enumerated_estimates(source, kind, per_row):
@@ -157,10 +158,10 @@ def enumerated_estimates(source, kind, per_row):
     columns, numbers, chances = np.moveaxis(np.array(list(itertools.product(outcomes, repeat=source.batch_size))), -1, 0)
     drawn = (jnp.asarray(columns, jnp.int32), jnp.asarray(numbers, jnp.float32))
     plan = source.prepare(drawn, len(columns))
-    estimator, state = estimator_and_state(kind, per_row)
+    gradient = estimate(kind, per_row)
 
     def one(data, entry):
-        return estimator.estimate(THETA, source.take(data, entry), state)[0]
+        return gradient(THETA, source.take(data, entry))
 
     estimates = jax.jit(jax.vmap(one, (None, 0)))(source.data, plan)
     return np.asarray(estimates), chances.prod(axis=1)
@@ -277,24 +278,23 @@ def test_rows_come_as_often_as_they_should(version):
 
 def start(loop, arrays, centre, chains):
     """A state at the centre, as a sampler makes it."""
-    anchor = Centre(centre, full_gradient(loop.kernel.estimator.posterior, centre, arrays), jnp.zeros(()), jnp.bool(True))
-    seed = jax.random.key(4)
+    anchor, seed = loop.kernel.estimator.init(loop.kernel.posterior, centre, FullPasses(arrays)), jax.random.key(4)
     key, root = (jax.random.key_data(k) for k in (seed if chains is None else jax.random.split(seed, chains), seed))
-    begin = loop.on_one_batch(lambda key, batch: loop.kernel.start(key, root, centre, batch, anchor), axes=0, out_axes=CHAIN_AXES)
-    return begin(key, loop.source.data, loop.prepare(key, -1), chained=chains is not None)
+    position = centre if chains is None else jnp.tile(centre, (chains, 1))
+    return loop.call(loop.programs.start, (key, position, anchor, root), loop.prepare(key, -1))
 
 
 @pytest.mark.parametrize(("version", "chains"), [(HostImportanceRows, 2), (DeviceImportanceRows, None)])
 def test_chunk_size_changes_no_bit_of_a_run(version, chains):
     arrays = {"x": RNG.normal(size=(300, 2)).astype(np.float32), "y": RNG.integers(0, 2, 300).astype(np.float32)}
     centre = jnp.array([0.1, 0.2])
-    kernel = Kernel(ControlVariate(posterior(False, 300)), Langevin(), step_schedule(1e-2, centre))
-    loop = Loop(kernel, version(arrays, 30, make_alias_table(mixed(np.abs(arrays["x"]).sum(1)))))
+    kernel = Kernel(posterior(False, 300), ControlVariate(), Langevin(), step_schedule(1e-2, centre))
+    loop = Loop.of(kernel, version(arrays, 30, make_alias_table(mixed(np.abs(arrays["x"]).sum(1)))))
     state = start(loop, arrays, centre, chains)
     draws = []
     for chunk_size in (100, 7):
         with Bar(False, "test", 100) as bar:
-            draws.append(loop.run(state, 100, 0, 1, (Trace(),), bar, chunk_size).values[0])
+            draws.append(loop.trial(state, Request(100, chunk_size=chunk_size), bar).values[ALONE])
     np.testing.assert_array_equal(*draws)
     assert draws[0].shape == (*(() if chains is None else (chains,)), 100, 2)
     assert np.isfinite(draws[0]).all()

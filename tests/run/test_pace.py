@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgmcmc.run import chunks as pace
+from sgmcmc.run import loop as pace
 
 
 def lengths(monkeypatch, seconds, chunks, capacity=1000):

@@ -16,7 +16,7 @@ from reproduction.models import logistic_regression
 from sgmcmc.core.trees import join
 from sgmcmc.data.datasets import FOLDER_SETTING, folders
 from sgmcmc.data.datasets.catalogue import COVERTYPE_UCI
-from sgmcmc.samplers.composing import check_problem
+from sgmcmc.run.request import Problem
 from sgmcmc.tune.survey import take_survey
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "references"))
@@ -110,8 +110,8 @@ def test_sample_gives_the_reference_of_covertype(tmp_path, monkeypatch):
     fit = sgmcmc.sample(log_lik, data, start, log_prior=log_prior, seed=1, progress=False)
     draws = np.concatenate([fit["bias"][..., None], fit["beta"]], axis=-1)
     assert not covertype_complaints(estimated(draws), reference)
-    posterior, arrays, position = check_problem(log_lik, data, start, log_prior, None)
-    survey = take_survey(posterior, arrays, position, 1, False)
+    problem = Problem.of(log_lik, data, start, log_prior)
+    survey = take_survey(problem.posterior, problem.table, problem.position, 1, False)
     mode, covariance = survey.centre.position, np.linalg.inv(survey.precision)
     by_laplace = exact(join(mode), covariance)
     bias_first = replace(by_laplace, mean=np.roll(by_laplace.mean, 1), sd=np.roll(by_laplace.sd, 1))

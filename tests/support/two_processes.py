@@ -21,8 +21,9 @@ if process != "alone":
     jax.distributed.initialize(f"localhost:{port}", 2, int(process))
 
 import sgmcmc  # noqa: E402 (JAX must know of the other process before anything runs)
+from sgmcmc.algorithms import ControlVariate  # noqa: E402
 from sgmcmc.checkpoints import saving  # noqa: E402
-from sgmcmc.run.passes import full_gradient  # noqa: E402
+from sgmcmc.run.passes import FullPasses  # noqa: E402
 
 N, D, SHARE = 3000, 3, 0.3
 rng = np.random.default_rng(1)
@@ -59,7 +60,7 @@ def sample():
         found |= {name: out["beta"], f"{name} mean": out.kept["moments"].mean["beta"], f"{name} rows": out.settings["n_rows"]}
     sampler = sgmcmc.sgldcv_setup(log_lik, my_part(), start, 1e-3, log_prior=log_prior, minibatch_size=100, progress=False)
     point = {"beta": jnp.full(D, 0.25)}
-    found["gradient"] = full_gradient(sampler.posterior, point, sampler.source.arrays)["beta"]
+    found["gradient"] = ControlVariate().init(sampler.posterior, point, FullPasses(sampler.source.arrays)).gradient["beta"]
     found["mode"] = sampler.init(seed=2 if process == "0" else None, progress=False).params["beta"]  # process 0's seed counts
     found["word"] = np.frombuffer(sgmcmc.run.hosts.from_first(f"from {process}".encode()), np.uint8)
     np.savez(file, **{name: np.asarray(value) for name, value in found.items()})

@@ -10,7 +10,7 @@ import pytest
 import sgmcmc
 from sgmcmc.core.progress import Bar
 from sgmcmc.rows.importance import Importance, mixed
-from sgmcmc.samplers.composing import check_problem
+from sgmcmc.run.request import Problem
 from sgmcmc.tune import survey as curvature
 from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
 from sgmcmc.tune.survey import curvature_at, is_indefinite, open_direction, take_survey, whitening_of, with_floor
@@ -32,7 +32,8 @@ def classes(x, beta, seed=0):
 
 
 def problem(log_lik, data, params, log_prior=None):
-    return check_problem(log_lik, data, params, log_prior, None)
+    found = Problem.of(log_lik, data, params, log_prior)
+    return found.posterior, found.table, found.position
 
 
 def survey(log_lik, data, params, log_prior=None, **options):

@@ -228,13 +228,15 @@ def check_log_prior(log_prior: LogPrior | None, params: PyTree) -> None:
         raise InputError(f"log_prior is {value} at the starting values; start params where the prior is positive")
 
 
-def check_log_lik(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any]) -> None:
-    """The rows must add up: a mean, or an (n,) against (n, 1) broadcast, is caught on a handful of rows."""
+def check_log_lik(value: Callable[[PyTree, Rows], Any], position: PyTree, arrays: Mapping[str, Any]) -> None:
+    """The rows must add up: a mean, or an (n,) against (n, 1) broadcast, is caught on a handful of rows.
+
+    `value` is a posterior's `sum_of_rows`, compiled.
+    """
     rows = _few_rows(arrays)
     count = len(next(iter(rows.values())))
     singles = [{name: array[i : i + 1] for name, array in rows.items()} for i in range(count)]
     points = (position, _nudged(position))
-    value = jax.jit(posterior.sum_of_rows)
     for number, point in enumerate(points):
         together, *apart = _trace("log_lik", lambda p=point: [float(value(p, part)) for part in (rows, *singles)])
         if not np.isfinite([together, *apart]).all():

@@ -159,7 +159,7 @@ class Problem:
         check_log_prior(log_prior, start)
         per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.spread else None
         posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
-        check_log_lik(posterior, position, table)
+        check_log_lik(jax.jit(posterior.sum_of_rows), position, table)
         return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
 
     def identity(self, values: Mapping[str, Any]) -> dict[str, str]:

@@ -357,8 +357,6 @@ class Setup:
         gradient, table = self.composition.gradient, self.problem.table
         if table.spread:
             _refuse_over_strata(self.rows, self.stepsize, gradient)
-        if gradient.knows_rows and self.rows == "importance":
-            raise InputError(f"rows='importance' came with {type(gradient).__name__}, which needs distinct rows; leave rows out")
         _check_stepsize(self.stepsize, self.moving is not self.problem.position)
         _ = self.dynamics, self.schedule
         if self.composition.start is not None and self.asks_for_survey:
@@ -386,15 +384,8 @@ def _with_variance(composition: Composition, batch_size: int | None) -> Composit
 def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Decisions]:
     """How rows are drawn: as the user says, or as suits where they are."""
     check_choice("rows", wanted, ROWS)
-    if wanted == "importance" and not composition.gradient.centred:
-        raise InputError(
-            f"rows='importance' came with {composition.name}, which has no control variates; expected one of the cv samplers"
-        )
-    if wanted == "importance" and (table.large or not table.seekable):
-        raise InputError(
-            f"rows='importance' came with {table.nbytes / 2**30:.1f} GB on disk, where rows cannot be drawn one by one; "
-            "expected rows='window', or sgmcmc.sample, which draws a pool of rows by importance"
-        )
+    if wanted == "importance":
+        _check_importance(table, composition)
     rows = usual_rows(table) if wanted is None else wanted
     if rows == "window" and not table.in_memory and not table.shuffled:
         warn(
@@ -406,6 +397,22 @@ def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Dec
     how = "contiguous windows of the order they are in" if rows == "window" else "one by one at random"
     size = f"{table.nbytes / 2**30:.1f} GB on disk, on a machine with {physical_memory() / 2**30:.0f} GB of memory"
     return rows, Decisions().and_then("rows", rows, f"The data are {size}: rows are read as {how}.")
+
+
+def _check_importance(table: Table, composition: Composition) -> None:
+    """Rows drawn one by one, some more than once: not for every estimator, nor from every place."""
+    gradient = composition.gradient
+    if gradient.knows_rows:
+        raise InputError(f"rows='importance' came with {type(gradient).__name__}, which needs distinct rows; leave rows out")
+    if not gradient.centred:
+        raise InputError(
+            f"rows='importance' came with {composition.name}, which has no control variates; expected one of the cv samplers"
+        )
+    if table.large or not table.seekable:
+        raise InputError(
+            f"rows='importance' came with {table.nbytes / 2**30:.1f} GB on disk, where rows cannot be drawn one by one; "
+            "expected rows='window', or sgmcmc.sample, which draws a pool of rows by importance"
+        )
 
 
 def _source(table: Table, batch_size: int, rows: str, choice: Importance | None) -> Source:
