@@ -1,7 +1,5 @@
 """Single values as users give them, refused or made what they stand for: counts, choices, functions, seeds."""
 
-from __future__ import annotations
-
 import numbers
 import secrets
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The problem: a log likelihood over rows, a log prior, and where the parameters may live."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

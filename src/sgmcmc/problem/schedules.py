@@ -1,7 +1,5 @@
 """Tuning constants: one number, one per parameter, or (for step sizes) a function of the iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -2,8 +2,6 @@
 that is used again, since the system clears fresh memory before it hands it out.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import math

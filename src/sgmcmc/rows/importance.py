@@ -4,8 +4,6 @@ Rows that matter more come more often and count less, so the estimate stays unbi
 draws a row in O(1), whatever N: pick a column uniformly, then keep it or go to its alias.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial

@@ -5,8 +5,6 @@ of the host while the chunk before is computing, turns these into a plan, readin
 `take`, inside the compiled loop, turns one entry of the plan into a `Batch`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping

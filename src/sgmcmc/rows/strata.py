@@ -4,8 +4,6 @@ A stratum h holds N_h of the N rows and draws n_h of them for every minibatch, e
 of these weighted sums is unbiased, whatever the N_h; n_h is the same for all, so that all run the same program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """What is compiled: a chunk of iterations, single steps, and looks at one minibatch; for one device or a mesh of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial

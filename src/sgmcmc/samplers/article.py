@@ -1,7 +1,5 @@
 """The six samplers of the paper: each a docstring and a composition of dynamics × estimator."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian

@@ -1,7 +1,5 @@
 """BAOA, with and without control variates: the seventh composition, and the one that `sample` uses."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from sgmcmc.algorithms.dynamics.baoa import BAOA

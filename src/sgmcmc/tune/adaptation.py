@@ -3,8 +3,6 @@
 The work is bounded: so many rounds, each of so many steps.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any

@@ -3,8 +3,6 @@
 All in the variables z of a whitening, where the posterior is near N(0, I).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
