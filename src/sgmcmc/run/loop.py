@@ -92,13 +92,13 @@ class Loop:
         strata = {"strata": self.source.all_strata} if self.source.strata else {}
         return {"devices": self._devices(chains), **strata}
 
-    def capacity(self, state: State, chains: int | None, n_iters: int, chunk_size: int | None) -> int:
-        """Iterations per compiled chunk."""
+    def capacity(self, chains: int | None, numbers: int, n_iters: int, chunk_size: int | None) -> int:
+        """Iterations per compiled chunk, for so many chains and so many numbers that move in all."""
         if chunk_size is not None:
             return chunk_size
         leaps, itemsize = self.kernel.dynamics.leaps, jnp.result_type(float).itemsize
         per_step = (chains or 1) * leaps * self.source.bytes_per_batch
-        per_step += itemsize * self.kernel.noises * size(state.position)
+        per_step += itemsize * self.kernel.noises * numbers
         per_device = per_step // self._devices(chains)  # each has caches of its own
         affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_device)))
         return min(affordable, power_of_two(n_iters))  # short runs of different lengths share a few programs
@@ -165,10 +165,10 @@ class _Drive:
     def __init__(self, loop: Loop, state: State, request: Request, account: Account, place: Place, bar: Bar) -> None:
         self.loop, self.request, self.account, self.bar = loop, request, account, bar
         self.keeps, self.place, self.saver = tuple(account.keeps.values()), place, place.saver(account)
-        chains = state.n_chains
+        chains, numbers = state.n_chains, size(state.position)
         self.key, self.first_step, self.chained = state.key, int(state.step), chains is not None
         self.total = request.total
-        self.capacity = loop.capacity(state, chains, self.total, request.chunk_size)
+        self.capacity = loop.capacity(chains, numbers, self.total, request.chunk_size)
         self.spread, self.pace = loop.spread(chains), Pace(self.capacity)
         self.shared = self.spread is not None and self.spread.over_processes
         self.standing = self._standing(state)

@@ -239,7 +239,7 @@ class Sampler:
         """Run compiled chunks and hand out the state after every `every` iterations: your own loop at full speed."""
         n_iters, every = check_count("n_iters", n_iters), check_count("every", every)
         with Bar(check_progress(progress), self.name, n_iters) as bar:
-            chunk_size = self.loop.capacity(state, state.n_chains, every, None)
+            chunk_size = self.loop.capacity(state.n_chains, size(state.position), every, None)
             for done in range(0, n_iters, every):
                 request = Request(min(every, n_iters - done), keep={}, chunk_size=chunk_size)
                 outcome = self.loop.trial(state, request, bar)

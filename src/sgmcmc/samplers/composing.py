@@ -217,22 +217,27 @@ class Setup:
     Attributes:
         problem: what is sampled.
         composition: by what.
-        stepsize: as it came.
-        options: as they came.
+        stepsize, options: as they came.
         rows: how rows are drawn.
         batch_size: rows per gradient; None where they are to be chosen together with the step size.
         own: the user's own whitening, if any.
+        moving: a tree like what moves.
+        dynamics: with their constants for what moves.
+        schedule: the step sizes; None where they are to be chosen.
         decisions: what was decided so far.
     """
 
     problem: Problem
     composition: Composition
-    stepsize: Any
     options: SetupOptions
     rows: str
     batch_size: int | None
     own: Whitening | None
+    moving: PyTree
+    dynamics: Dynamics
+    schedule: Schedule | None
     decisions: Decisions
+    stepsize: Any
 
     @classmethod
     def of(
@@ -251,27 +256,14 @@ class Setup:
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
         precondition = options.get("precondition")
         own = None if precondition is None else own_whitening(precondition, problem.position)
-        composition = _with_variance(composition, batch_size)
-        setup = cls(problem, composition, stepsize, options, rows, batch_size, own, decisions)
+        composition, moving = _with_variance(composition, batch_size), _moving(problem.position, precondition, own)
+        _check_stepsize(stepsize, moving is not problem.position)
+        dynamics = composition.dynamics.fitted(moving)
+        schedule = None if isinstance(stepsize, str) else step_schedule(stepsize, moving)
+        parts = (rows, batch_size, own, moving, dynamics, schedule, decisions)
+        setup = cls(problem, composition, options, *parts, stepsize=stepsize)
         setup._check()
         return setup
-
-    @cached_property
-    def moving(self) -> PyTree:
-        """A tree like what moves."""
-        position, precondition = self.problem.position, self.options.get("precondition")
-        laplace = isinstance(precondition, str) and precondition == "laplace" and size(position) <= LARGEST_DENSE
-        return jnp.zeros(size(position)) if laplace or (self.own is not None and self.own.dense) else position
-
-    @cached_property
-    def dynamics(self) -> Dynamics:
-        """The dynamics with their constants for what moves."""
-        return self.composition.dynamics.fitted(self.moving)
-
-    @cached_property
-    def schedule(self) -> Schedule | None:
-        """The step sizes, or None where they are to be chosen."""
-        return None if isinstance(self.stepsize, str) else step_schedule(self.stepsize, self.moving)
 
     @cached_property
     def start(self) -> Start:
@@ -353,18 +345,22 @@ class Setup:
         )  # fmt: skip
 
     def _check(self) -> None:
-        """What only shows when the parts are seen together; asking for them checks each."""
+        """What only shows when the parts are seen together."""
         gradient, table = self.composition.gradient, self.problem.table
         if table.spread:
             _refuse_over_strata(self.rows, self.stepsize, gradient)
-        _check_stepsize(self.stepsize, self.moving is not self.problem.position)
-        _ = self.dynamics, self.schedule
         if self.composition.start is not None and self.asks_for_survey:
             raise InputError(
                 "opt_stepsize or start came with precondition, rows='importance' or stepsize='auto', for which the centre is "
                 "found at set-up; leave opt_stepsize and start out"
             )
         _ = self.start
+
+
+def _moving(position: PyTree, precondition: Any, own: Whitening | None) -> PyTree:
+    """A tree like what moves: one vector where whitening mixes the parameters."""
+    laplace = isinstance(precondition, str) and precondition == "laplace" and size(position) <= LARGEST_DENSE
+    return jnp.zeros(size(position)) if laplace or (own is not None and own.dense) else position
 
 
 def _with_variance(composition: Composition, batch_size: int | None) -> Composition:
