@@ -3,12 +3,13 @@
     python tools/walk.py            # both calls
     python tools/walk.py sgld -v    # one of them, with its files in the order they are entered
 
-Counted are calls of named functions in the caller's thread, as Python's profiler sees them; lambdas and comprehensions belong to the
-function they stand in.
+Counted are calls of named functions in the caller's thread, as Python's profiler sees them; lambdas and comprehensions belong
+to the function they stand in.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +73,7 @@ def main() -> None:
     for name in [name for name in sys.argv[1:] if name in calls] or calls:
         passed = walk(calls[name])
         files = list(dict.fromkeys(file for file, _ in passed))
-        changes = sum(before[0] != after[0] for before, after in zip(passed, passed[1:], strict=False))
+        changes = sum(before[0] != after[0] for before, after in itertools.pairwise(passed))
         print(f"{name}: {len(files)} files, {len(set(passed))} functions, {changes} changes of file")
         if "-v" in sys.argv:
             print("".join(f"  {file}\n" for file in files), end="")
