@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from sgmcmc.algorithms.kernel import Estimator, Passes
+from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
 from sgmcmc.core.trees import Batch, PyTree, tree_map
 from sgmcmc.problem.posterior import Posterior
 
@@ -38,9 +38,7 @@ class SAGA(Estimator):
         table = passes.each(Posterior.row_gradients, posterior, position)
         return {"table": table, "sum": tree_map(lambda g: jnp.sum(g, axis=0), table)}
 
-    def estimate(
-        self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]
-    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+    def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]) -> Estimate:
         rows = posterior.row_gradients(position, batch.rows)
         before = tree_map(lambda g: g.at[batch.index].get(mode="promise_in_bounds"), state["table"])
         change = tree_map(jnp.subtract, rows, before)
