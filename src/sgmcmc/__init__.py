@@ -20,7 +20,12 @@ from sgmcmc.results.quantiles import Quantiles
 from sgmcmc.results.result import Result
 from sgmcmc.run import hosts
 from sgmcmc.run.sampler import Sampler
-from sgmcmc.samplers.article import (
+from sgmcmc.samplers.composing import RunOptions, SetupOptions, sampler_setup
+from sgmcmc.samplers.named import (
+    baoa,
+    baoa_setup,
+    baoacv,
+    baoacv_setup,
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -34,9 +39,7 @@ from sgmcmc.samplers.article import (
     sgnhtcv,
     sgnhtcv_setup,
 )
-from sgmcmc.samplers.composing import RunOptions, SetupOptions, sampler_setup
 from sgmcmc.samplers.sample import sample
-from sgmcmc.samplers.underdamped import baoa, baoa_setup, baoacv, baoacv_setup
 
 if TYPE_CHECKING:
     from numpyro import distributions

@@ -3,8 +3,6 @@
 `Dynamics` and `Estimator` are what to write for a sampler of your own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -5,8 +5,6 @@ differentiating it, and the stationary covariance solves a linear equation. Dire
 diagonal do not mix, except through the covariance of the gradient noise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

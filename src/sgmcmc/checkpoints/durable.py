@@ -1,7 +1,5 @@
 """Files that survive: written whole or not at all, known to be undamaged when they are read, and used by one process."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

@@ -4,8 +4,6 @@ Functions are known by what JAX makes of them, not by their source: a renamed va
 Texts are the same in every process, on every machine.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`load`: the result of a run from its folder, finished or not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sgmcmc.checkpoints.reading import Reading, read

@@ -5,8 +5,6 @@ own records. Other nodes (modules of Equinox, named tuples) cannot be rebuilt fr
 the trees handed over as `likes`, its leaves are stored, and its nodes taken from there again.
 """
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Iterator, Sequence
 from dataclasses import fields

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from sgmcmc.core.trees import PyTree, State
-from sgmcmc.results.keeps import Keep
+from sgmcmc.results.keeps import Keep, seen_by
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Account:
 class Saver(Protocol):
     """Who keeps where one run stands."""
 
-    def store(self, name: str, keep: Keep, seen: PyTree, chained: bool) -> Any:
+    def store(self, name: str, keep: Keep, state: State) -> Any:
         """A place for what a keep object hands over."""
         ...
 
@@ -150,8 +150,8 @@ class _InMemory:
     place: Nowhere
     account: Account
 
-    def store(self, name: str, keep: Keep, seen: PyTree, chained: bool) -> Any:
-        return keep.store(seen, self.account.looks, chained)
+    def store(self, name: str, keep: Keep, state: State) -> Any:
+        return keep.store(seen_by(keep, state), self.account.looks, state.chained)
 
     def resume(self, standing: Standing) -> Standing:
         return standing if self.place._last is None else self.place._last

@@ -13,8 +13,8 @@ import numpy as np
 from sgmcmc.checkpoints.places import Account, Standing
 from sgmcmc.checkpoints.reading import Checkpoint
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import PyTree
-from sgmcmc.results.keeps import Keep, Trace
+from sgmcmc.core.trees import PyTree, State
+from sgmcmc.results.keeps import Keep, Trace, seen_by
 
 SAVE_SECONDS = 2.0
 """Between two checkpoints: what a run that is killed loses at most, and much more than a checkpoint takes."""
@@ -79,8 +79,9 @@ class FolderSaver:
     _saved: int = field(default=-1, init=False)
     _files: dict[str, Any] = field(default_factory=dict, init=False)
 
-    def store(self, name: str, keep: Keep, seen: PyTree, chained: bool) -> Any:
+    def store(self, name: str, keep: Keep, state: State) -> Any:
         """A file for draws; what is no larger than the parameters goes into the checkpoint itself."""
+        seen, chained = seen_by(keep, state), state.chained
         if not isinstance(keep, Trace):
             return keep.store(seen, self.account.looks, chained)
         self._files[name] = self.folder.draw_file(name, keep.stored_shapes(seen, chained), chained)

@@ -1,7 +1,5 @@
 """Single values as users give them, refused or made what they stand for: counts, choices, functions, seeds."""
 
-from __future__ import annotations
-
 import numbers
 import secrets
 from collections.abc import Callable
@@ -29,12 +27,6 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     if value not in choices:
         raise InputError(f"{name} is {describe(value)}; expected one of {', '.join(map(repr, choices))}")
     return value
-
-
-def check_callable(name: str, value: Any, example: str) -> None:
-    """A function."""
-    if not callable(value):
-        raise InputError(f"{name} is {describe(value)}; expected a function such as {example}")
 
 
 def as_key(seed: Any) -> jax.Array:

@@ -1,7 +1,5 @@
 """Files that are replaced at one stroke: after a crash there is the old one or the new one, whole."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """One process at a time, by locks of the operating system, which end with the process however that ends."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

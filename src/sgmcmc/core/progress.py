@@ -1,7 +1,5 @@
 """What a person sees while the machine works."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 from tqdm.auto import tqdm

@@ -1,7 +1,5 @@
 """Trees of arrays: the words for them, the two that go through every room (`Batch`, `State`), arithmetic, and names of leaves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

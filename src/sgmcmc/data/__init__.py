@@ -1,7 +1,5 @@
 """Data larger than memory: from files of any usual format to a folder of rows that samplers read from, once."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

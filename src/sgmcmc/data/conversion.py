@@ -3,8 +3,6 @@
 Data are on the disk before the bookmark says so; on the next attempt whatever lies beyond it is cut off.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """LIBSVM text, `label index:value index:value ...`, a block of lines at a time without a loop over lines."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a conversion reads from: tables in files, arrays, and blocks from a function."""
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import gzip

@@ -5,8 +5,6 @@ seed alone. As they come, rows are collected into runs; each run is sorted and a
 cut into ranges; the rows of one range, a slice of every run, fit in memory and are merged there.
 """
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Files that only ever grow, up to a size that is on record."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

@@ -1,7 +1,5 @@
 """The problem: a log likelihood over rows, a log prior, and where the parameters may live."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.checks import check_callable
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, split, tree_map
-from sgmcmc.rows.table import as_table, gather_all
+from sgmcmc.rows.gathering import gather_all
+from sgmcmc.rows.table import as_table
 
 
 @dataclass(frozen=True)
@@ -55,9 +53,9 @@ class Transform:
 
 def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Transform:
     """Look up the bijection of every constrained parameter; refuse unknown names and values outside their support."""
-    names = leaf_names(params)
     if constraints is None:
-        return Transform((None,) * len(names))
+        return Transform((None,) * len(jax.tree.leaves(params)))
+    names = leaf_names(params)
     if not isinstance(constraints, Mapping):
         raise InputError(f"constraints is {describe(constraints)}; expected a dict by parameter name, such as {{'s': positive}}")
     from numpyro.distributions import biject_to  # imported here: a second of import time that most models do not need
@@ -178,26 +176,28 @@ def check_params(params: Any) -> PyTree:
     leaves = jax.tree.leaves(params)
     if not leaves:
         raise InputError(f"params is {describe(params)}; expected a dict (or any tree) of floats, such as {{'theta': 0.0}}")
-    for name, leaf in zip(leaf_names(params), leaves, strict=True):
-        try:
-            dtype = np.asarray(leaf).dtype
-        except Exception as error:
-            raise InputError(f"params[{name!r}] is {describe(leaf)}; expected a number or an array of floats") from error
-        if not jnp.issubdtype(dtype, jnp.floating):
-            raise InputError(
-                f"params[{name!r}] is {describe(leaf)}, not a float; expected floats, "
-                f"such as jnp.asarray(params[{name!r}], float)"
-            )
-        if np.size(leaf) == 0:
-            raise InputError(f"params[{name!r}] has shape {np.shape(leaf)}, which holds no number; leave it out")
-        if not np.isfinite(np.asarray(leaf, np.float64)).all():
-            raise InputError(f"params[{name!r}] starts at a value that is not finite; start it at a number")
+    for number, leaf in enumerate(leaves):
+        _check_start(leaf, lambda number=number: f"params[{leaf_names(params)[number]!r}]")
     return tree_map(lambda x: jnp.array(x, dtype=jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)), params)
+
+
+def _check_start(leaf: Any, name: Callable[[], str]) -> None:
+    """Refuse what cannot be a starting value."""
+    try:
+        dtype = np.asarray(leaf).dtype
+    except Exception as error:
+        raise InputError(f"{name()} is {describe(leaf)}; expected a number or an array of floats") from error
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise InputError(f"{name()} is {describe(leaf)}, not a float; expected floats, such as jnp.asarray({name()}, float)")
+    if np.size(leaf) == 0:
+        raise InputError(f"{name()} has shape {np.shape(leaf)}, which holds no number; leave it out")
+    if not np.isfinite(np.asarray(leaf, np.float64)).all():
+        raise InputError(f"{name()} starts at a value that is not finite; start it at a number")
 
 
 def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) -> bool:
     """Whether `log_lik` returns one value per row; refuses anything that is neither that nor one scalar."""
-    check_callable("log_lik", log_lik, "lambda params, batch: ...")
+    _check_callable("log_lik", log_lik, "lambda params, batch: ...")
     n_rows = len(next(iter(arrays.values())))
     count = min(3, n_rows)
     rows = {name: jax.ShapeDtypeStruct((count, *array.shape[1:]), array.dtype) for name, array in arrays.items()}
@@ -217,7 +217,7 @@ def check_log_prior(log_prior: LogPrior | None, params: PyTree) -> None:
     """A scalar, finite at the start."""
     if log_prior is None:
         return
-    check_callable("log_prior", log_prior, "lambda params: -0.5 * (params['theta'] ** 2).sum()")
+    _check_callable("log_prior", log_prior, "lambda params: -0.5 * (params['theta'] ** 2).sum()")
     result = _trace("log_prior", lambda: jax.eval_shape(log_prior, params))
     if getattr(result, "shape", None) != ():
         raise InputError(f"log_prior returned {describe(result)}; expected a scalar (end it with .sum())")
@@ -267,6 +267,12 @@ def _nudged(position: PyTree) -> PyTree:
     """A second point, so that rows that happen to agree at the start (all zeros, say) do not hide a wrong sum."""
     rng = np.random.default_rng(0)
     return tree_map(lambda x: jnp.asarray(np.asarray(x) + 0.1 * rng.normal(size=x.shape), x.dtype), position)
+
+
+def _check_callable(name: str, value: Any, example: str) -> None:
+    """A function."""
+    if not callable(value):
+        raise InputError(f"{name} is {describe(value)}; expected a function such as {example}")
 
 
 def _trace(name: str, call: Any) -> Any:

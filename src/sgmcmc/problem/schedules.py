@@ -1,7 +1,5 @@
 """Tuning constants: one number, one per parameter, or (for step sizes) a function of the iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +19,6 @@ class Schedule:
 
     constant: PyTree | None
     function: Callable[[Any], Any] | None = field(default=None, metadata={"static": True})
-    names: tuple[str, ...] = field(default=(), metadata={"static": True})
 
     @property
     def varies(self) -> bool:
@@ -42,9 +39,10 @@ class Schedule:
         """The step sizes for the record: one number if all agree, else by parameter."""
         if self.function is not None:
             return f"function of t, {np.float32(self.first):.3g} at t = 1"
-        sizes = {name: _shortest(leaf) for name, leaf in zip(self.names, self._leaves(), strict=True)}
-        values = list(sizes.values())
-        return values[0] if all(value == values[0] for value in values) else sizes
+        values = [_shortest(leaf) for leaf in self._leaves()]
+        if all(value == values[0] for value in values):
+            return values[0]
+        return dict(zip(leaf_names(self.constant), values, strict=True))
 
     @property
     def first(self) -> float:
@@ -64,11 +62,10 @@ def _shortest(leaf: Any) -> Any:
 
 def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Schedule:
     """Check a step size as the user gave it and make a schedule of it."""
-    names = tuple(leaf_names(position))
     # A tree of step sizes may be callable too: a module of Equinox is.
     structure = jax.tree.structure(stepsize)
     if not callable(stepsize) or (structure == jax.tree.structure(position) and not jax.tree_util.treedef_is_leaf(structure)):
-        return Schedule(per_parameter(stepsize, position, name), None, names)
+        return Schedule(per_parameter(stepsize, position, name))
     try:
         first = stepsize(1)
         jax.eval_shape(lambda t: spread(stepsize(t), position, name), jnp.int32(1))
@@ -80,15 +77,16 @@ def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Sc
             f"iteration written with jax.numpy, such as {name}=lambda t: 1e-4 * (10 + t) ** -0.33"
         ) from error
     per_parameter(first, position, f"{name}(1)")
-    return Schedule(None, stepsize, names)
+    return Schedule(None, stepsize)
 
 
 def per_parameter(value: Any, position: PyTree, name: str, below: float = np.inf) -> PyTree:
     """One positive number less than `below` for each leaf of `position`, from one number or a (prefix of a) tree of numbers."""
     tree = spread(value, position, name)
-    for leaf_name, leaf in zip(leaf_names(position), jax.tree.leaves(tree), strict=True):
+    for number, leaf in enumerate(jax.tree.leaves(tree)):
         array = np.asarray(leaf)
         if not ((array > 0) & (array < below)).all():
+            leaf_name = leaf_names(position)[number]
             expected = "a positive number" if below == np.inf else f"a number between 0 and {below:g}"
             raise InputError(f"{name} for parameter {leaf_name!r} is {describe(array.tolist())}; expected {expected}")
     return tree

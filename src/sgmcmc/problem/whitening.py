@@ -1,7 +1,5 @@
 """Whitening: a linear change of variables in front of the posterior, after which it is near N(0, I) and steps have no units."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers about draws. All take arrays with axes chain, draw, and then the parameter's own."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -9,8 +9,6 @@ Everywhere `positions` and `gradients` have shape (chains, draws, d): z, and an 
 posterior at that very z. A `factor` L of shape (p, d) says that parameters are θ = centre + L z.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Pictures of draws. The colours are Okabe and Ito's, which colour-blind readers can tell apart."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.trees import join
 from sgmcmc.results.diagnostics import flat_draws
-from sgmcmc.results.keeps import Keep, Trace, paired_numbers
+from sgmcmc.results.keeps import paired_numbers
 
 LONGEST_SUMMARY = 200
 """Numbers a summary describes unless told otherwise."""
@@ -77,11 +78,11 @@ class Result(Mapping[str, Any]):
     chained: bool = False
     pairs: Pairs | None = field(default=None, repr=False)
     decisions: Decisions = field(default_factory=Decisions)
-    _children: dict[str, Any] = field(init=False, repr=False, compare=False)
     _looked_at: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_children", {} if self.draws is None else children(self.draws))
+    @cached_property
+    def _children(self) -> dict[str, Any]:
+        return {} if self.draws is None else children(self.draws)
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -343,15 +344,6 @@ def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> 
         factor = np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some]
         origin = origin[some]
     return Pairs(flat_draws(pairs["position"], chained), flat_draws(pairs["gradient"], chained), names, factor, origin)
-
-
-def trace_of(keeps: Mapping[str, Keep]) -> str | None:
-    """The name of the first object that keeps the parameters themselves."""
-    return next((name for name, keep in keeps.items() if _keeps_draws(name, keep)), None)
-
-
-def _keeps_draws(name: str, keep: Keep) -> bool:
-    return name != PAIRS and isinstance(keep, Trace) and keep.function is None
 
 
 def _plain(value: Any) -> Any:

@@ -3,8 +3,6 @@
 Positions and gradients as in `inflation`: shape (chains, draws, d), the gradients unbiased estimates at their positions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

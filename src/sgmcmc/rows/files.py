@@ -4,8 +4,6 @@ The header tells number of rows, types, sizes and checksums, whether and with wh
 checksum of its own. It is written last, so a folder with a header is a finished one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import mmap

@@ -2,8 +2,6 @@
 that is used again, since the system clears fresh memory before it hands it out.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import math
@@ -193,3 +191,30 @@ def _typed(found: ctypes.CDLL) -> ctypes.CDLL:
     found.first_distinct.argtypes = [pointer, number, number, number, pointer, pointer, ctypes.c_int32, pointer]
     found.copy_rows.restype = found.first_distinct.restype = None
     return found
+
+
+def gather_all(table: Any, index: np.ndarray, capacity: int | None = None) -> dict[str, np.ndarray]:
+    """Rows of all columns; of files too large for memory, asked for together before the first is waited for."""
+    elsewhere = [column for column in table.columns.values() if not isinstance(column, np.ndarray)]
+    if elsewhere and table.large and table.seekable:
+        for column in elsewhere:
+            column.will_need(index)
+    return {name: gather(column, index, capacity) for name, column in table.columns.items()}
+
+
+def gather(column: Any, index: np.ndarray, capacity: int | None = None) -> np.ndarray:
+    """Rows of a column in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
+    length = len(index) if capacity is None else capacity
+    out = lend((length, *index.shape[1:], *column.shape[1:]), column.dtype)
+    if isinstance(column, np.ndarray):
+        take_rows(column, index, out[: len(index)])
+    else:
+        column.rows(index, out[: len(index)])
+    return out
+
+
+def filled_up(index: np.ndarray, capacity: int) -> np.ndarray:
+    """Row numbers in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
+    out = lend((capacity, *index.shape[1:]), index.dtype)
+    out[: len(index)] = index
+    return out

@@ -1,7 +1,5 @@
 """The header of a folder of rows."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Rows that matter more come more often and count less, so the estimate stays unbi
 draws a row in O(1), whatever N: pick a column uniformly, then keep it or go to its alias.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,8 +15,9 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
+from sgmcmc.rows.gathering import filled_up, gather, gather_all
 from sgmcmc.rows.sources import FromTable, Source, per_key, streams
-from sgmcmc.rows.table import as_table, filled_up, gather, gather_all, whole
+from sgmcmc.rows.table import as_table, whole
 
 TICKS = 2**23
 """A uniform float32 of JAX is a whole number of these parts of 1: what a column can be kept with is no finer."""

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.trees import Batch, PyTree, Rows
-from sgmcmc.rows.gathering import aligned
+from sgmcmc.rows.gathering import aligned, gather, gather_all
 from sgmcmc.rows.sources import FromTable, distinct, draw_distinct
-from sgmcmc.rows.table import Table, gather, gather_all
+from sgmcmc.rows.table import Table
 
 UNIFORM_SHARE = 0.1
 """Of the pool that is drawn alike from all rows: bounds every weight, however wrong the scores."""

@@ -5,11 +5,8 @@ of the host while the chunk before is computing, turns these into a plan, readin
 `take`, inside the compiled loop, turns one entry of the plan into a `Batch`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
-import numbers
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
@@ -19,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.errors import InputError, describe, warn
+from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
-from sgmcmc.rows.gathering import lend, take_first_distinct
-from sgmcmc.rows.table import Stratum, Table, as_table, filled_up, gather, gather_all, whole
+from sgmcmc.rows.gathering import filled_up, gather, gather_all, lend, take_first_distinct
+from sgmcmc.rows.table import Stratum, Table, as_table, whole
 
 SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
@@ -89,7 +86,7 @@ class FromTable:
 
     @cached_property
     def table(self) -> Table:
-        return as_table(self.arrays)
+        return self.arrays if isinstance(self.arrays, Table) else as_table(self.arrays)
 
     @property
     def n_rows(self) -> int:
@@ -382,31 +379,3 @@ def first_distinct(keys: jax.Array, drawn: jax.Array | np.ndarray, n_rows: int, 
         still = take_first_distinct(np.asarray(streams(keys.ravel()[poor], attempt, n_rows, every.shape[1])), again)
         rows[poor], poor = again, poor[still]
     return rows.reshape(*drawn.shape[:-1], batch_size)
-
-
-LARGE_PROPORTION = 100_000
-"""Rows per minibatch above which a proportion is more likely an oversight than a choice."""
-
-
-def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
-    """The number of rows in a minibatch, from a count or a proportion."""
-    count, share = isinstance(minibatch_size, numbers.Integral), isinstance(minibatch_size, numbers.Real)
-    if isinstance(minibatch_size, bool) or not (count or share):
-        raise InputError(
-            f"minibatch_size is {describe(minibatch_size)}; expected a count such as 500 or a proportion such as 0.01"
-        )
-    if count:
-        if not 1 <= minibatch_size <= n_rows:
-            raise InputError(f"minibatch_size is {minibatch_size} for {n_rows} rows; expected a count from 1 to {n_rows}")
-        return int(minibatch_size)
-    if not 0 < minibatch_size < 1:
-        raise InputError(
-            f"minibatch_size is {minibatch_size}; expected a whole number (a count of rows) or a proportion between 0 and 1"
-        )
-    size = max(1, round(float(minibatch_size) * n_rows))
-    if size > LARGE_PROPORTION:
-        warn(
-            f"minibatch_size={minibatch_size} of {n_rows} rows is {size} rows for every step; "
-            "a count such as minibatch_size=1000 is usually enough"
-        )
-    return size

@@ -4,8 +4,6 @@ A stratum h holds N_h of the N rows and draws n_h of them for every minibatch, e
 of these weighted sums is unbiased, whatever the N_h; n_h is the same for all, so that all run the same program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,8 +15,9 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree
+from sgmcmc.rows.gathering import gather
 from sgmcmc.rows.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, per_key, starts
-from sgmcmc.rows.table import Stratum, gather
+from sgmcmc.rows.table import Stratum
 
 STRATA = "strata"
 """The mesh axis over which likelihood terms are summed."""

@@ -22,7 +22,7 @@ import numpy as np
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Dataset
 from sgmcmc.rows.files import AnyFolder, FileColumn, open_rows
-from sgmcmc.rows.gathering import lend, take_rows
+from sgmcmc.rows.gathering import take_rows
 
 LARGE_SHARE = 1 / 4
 """Data on disk of more than this part of the machine's memory are read in order: the system cannot be trusted to hold them."""
@@ -401,33 +401,6 @@ def usual_rows(table: Table) -> str:
     """
     slow = not table.seekable or (table.large and table.shuffled)
     return "window" if slow else "random"
-
-
-def gather_all(table: Table, index: np.ndarray, capacity: int | None = None) -> dict[str, np.ndarray]:
-    """Rows of all columns; of files too large for memory, asked for together before the first is waited for."""
-    if table.large and table.seekable:
-        for column in table.values():
-            if not isinstance(column, np.ndarray):
-                column.will_need(index)
-    return {name: gather(column, index, capacity) for name, column in table.columns.items()}
-
-
-def gather(column: Any, index: np.ndarray, capacity: int | None = None) -> np.ndarray:
-    """Rows of a column in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
-    length = len(index) if capacity is None else capacity
-    out = lend((length, *index.shape[1:], *column.shape[1:]), column.dtype)
-    if isinstance(column, np.ndarray):
-        take_rows(column, index, out[: len(index)])
-    else:
-        column.rows(index, out[: len(index)])
-    return out
-
-
-def filled_up(index: np.ndarray, capacity: int) -> np.ndarray:
-    """Row numbers in a buffer that the CPU backend can share, its first axis filled up to `capacity`."""
-    out = lend((capacity, *index.shape[1:]), index.dtype)
-    out[: len(index)] = index
-    return out
 
 
 def whole(table: Table) -> dict[str, np.ndarray]:

@@ -1,7 +1,5 @@
 """What to say when a chain leaves the finite numbers."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 

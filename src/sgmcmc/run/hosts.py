@@ -6,8 +6,6 @@ through JAX's coordinator, and a watchdog ends a process that waits for a peer w
 reads for an hour is alive, and is waited for.
 """
 
-from __future__ import annotations
-
 import atexit
 import itertools
 import json

@@ -23,7 +23,6 @@ from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, State, size, tree_map
-from sgmcmc.results.keeps import seen_by
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.hosts import waiting_for_peers
 from sgmcmc.run.programs import Programs
@@ -88,19 +87,18 @@ class Loop:
             return None
         return make_spread(chains, self.source.strata)
 
-    def layout(self, state: State) -> dict[str, int]:
-        """The devices that a state's chains lie on, and the strata that the rows are in, for the record."""
+    def layout(self, chains: int | None) -> dict[str, int]:
+        """The devices that so many chains lie on, and the strata that the rows are in, for the record."""
         strata = {"strata": self.source.all_strata} if self.source.strata else {}
-        return {"devices": self._devices(state.n_chains), **strata}
+        return {"devices": self._devices(chains), **strata}
 
-    def capacity(self, state: State, n_iters: int, chunk_size: int | None) -> int:
-        """Iterations per compiled chunk."""
+    def capacity(self, chains: int | None, numbers: int, n_iters: int, chunk_size: int | None) -> int:
+        """Iterations per compiled chunk, for so many chains and so many numbers that move in all."""
         if chunk_size is not None:
             return chunk_size
-        chains = state.n_chains
         leaps, itemsize = self.kernel.dynamics.leaps, jnp.result_type(float).itemsize
         per_step = (chains or 1) * leaps * self.source.bytes_per_batch
-        per_step += itemsize * self.kernel.noises * size(state.position)
+        per_step += itemsize * self.kernel.noises * numbers
         per_device = per_step // self._devices(chains)  # each has caches of its own
         affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_device)))
         return min(affordable, power_of_two(n_iters))  # short runs of different lengths share a few programs
@@ -167,21 +165,24 @@ class _Drive:
     def __init__(self, loop: Loop, state: State, request: Request, account: Account, place: Place, bar: Bar) -> None:
         self.loop, self.request, self.account, self.bar = loop, request, account, bar
         self.keeps, self.place, self.saver = tuple(account.keeps.values()), place, place.saver(account)
-        self.key, self.first_step, self.chained = state.key, int(state.step), state.chained
+        chains, numbers = state.n_chains, size(state.position)
+        self.key, self.first_step, self.chained = state.key, int(state.step), chains is not None
         self.total = request.total
-        self.capacity = loop.capacity(state, self.total, request.chunk_size)
-        self.spread, self.pace = loop.spread(state.n_chains), Pace(self.capacity)
+        self.capacity = loop.capacity(chains, numbers, self.total, request.chunk_size)
+        self.spread, self.pace = loop.spread(chains), Pace(self.capacity)
         self.shared = self.spread is not None and self.spread.over_processes
         self.standing = self._standing(state)
         self.carried = None if self.spread is None else loop.programs.keep_specs(self.keeps, state, self.capacity)[0]
         self.attempted: tuple[PyTree, PyTree] | None = None
-        self.between = True
-        """Whether the stores fit the state: in the middle of a chunk some may have its draws and others not."""
+        self.between, self.settled = True, False
+        """Whether the stores fit the state (in the middle of a chunk some may have its draws and others not); whether all is
+        saved."""
 
     def run(self) -> Outcome:
         """All of it, or as much as can be had."""
         error, interrupted = None, False
-        self.bar.update(self.standing.done)
+        if self.standing.done:
+            self.bar.update(self.standing.done)
         with ThreadPoolExecutor(1, thread_name_prefix="sgmcmc-rows") as thread, stoppable(self.place.durable) as stop:
             try:
                 rows = self._fetched(thread, 0, min(self.pace.count, self.total - self.standing.done))
@@ -192,7 +193,7 @@ class _Drive:
             except SgmcmcError as raised:
                 error = raised
             finally:
-                if self.between and not self.shared:  # peers would wait for each other
+                if self.between and not self.settled and not self.shared:  # peers would wait for each other
                     error = self._last_save(error)
         run, values = self.standing, self.account.values(self.standing)
         stored = max(0, run.done - self.request.burn_in) // self.request.thin
@@ -202,7 +203,7 @@ class _Drive:
     def _standing(self, state: State) -> Standing:
         """Where a run starts, or where it was when it was saved."""
         named = self.account.keeps.items()
-        stores = tuple(self.saver.store(name, keep, seen_by(keep, state), self.chained) for name, keep in named)
+        stores = tuple(self.saver.store(name, keep, state) for name, keep in named)
         return self.saver.resume(Standing(state, tuple(keep.begin() for keep in self.keeps), stores))
 
     def _fetched(self, thread: ThreadPoolExecutor, after: int, count: int) -> Future[PyTree] | None:
@@ -226,14 +227,16 @@ class _Drive:
             pace.start()
             state, carries, pieces, report = self._in_step(plan, count, queued)
         steps = report["steps"]
-        self.between = False
+        pace.stop(count, stop.asked, report["proposal"] if self.shared else None)
+        self.between = self.settled = False
         _hand_over(run.stores, pieces)
         run.state, run.carries, run.done = state, carries, run.done + steps
         if steps:  # else the figure is that of the minibatch that ended it
             run.finite = run.finite and math.isfinite(report["log_posterior"])
         self.between, self.attempted = True, report["attempted"] if steps < count else None
-        pace.stop(count, stop.asked, report["proposal"] if self.shared else None)
-        self.saver.save(run, finished=run.done >= self.total or self.attempted is not None or pace.ended)
+        finished = run.done >= self.total or self.attempted is not None or pace.ended
+        self.saver.save(run, finished)
+        self.settled = finished
         self.bar.update(steps, log_posterior=report["log_posterior"])
         return upcoming
 

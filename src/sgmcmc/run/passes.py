@@ -3,8 +3,6 @@
 Rows that are not in memory are read by a thread, a block ahead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What is compiled: a chunk of iterations, single steps, and looks at one minibatch; for one device or a mesh of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -126,7 +124,7 @@ class Programs:
         each other at every step. What an estimator carries is then that of the step that failed: to choose between two tables
         of all rows at every step would cost more than the step.
         """
-        chained, schedule = state.chained, self.kernel.schedule
+        chained, schedule = state.key.ndim == 2, self.kernel.schedule
         advance = self._advance(chained)
         noise = self._noise(state, state.step + 1 + jnp.arange(capacity))
         opened = zip(keeps, carries, strict=True)
@@ -142,7 +140,7 @@ class Programs:
             state = replace(where(finite, replace(new, estimator=()), replace(state, estimator=())), estimator=new.estimator)
             since = state.step - skip
             hit = finite & (since > 0) & (since % thin == 0)
-            weight = schedule.weight(state.step, state.position) if schedule.varies else jnp.ones(())
+            weight = schedule.weight(state.step, state.position) if schedule.function is not None else jnp.ones(())
             shown = zip(keeps, works, strict=True)
             works = tuple(keep.update(w, seen_by(keep, state), weight, hit, chained) for keep, w in shown)
             return k + finite, finite, state, (new.position, new.gradient), works
@@ -173,7 +171,7 @@ class Programs:
     def _noise(self, state: State, steps: jax.Array) -> jax.Array:
         """All the normals of some iterations: axes iteration, (chain,) tree, number."""
         dtype = jnp.result_type(*jax.tree.leaves(state.position))
-        dimension = size(state.position) // (state.n_chains or 1)
+        dimension = size(state.position) // (len(state.key) if state.key.ndim == 2 else 1)
         draw = partial(step_noise, noises=self.kernel.noises, size=dimension, dtype=dtype)
         return per_step_and_chain(draw, state.key, steps)
 
@@ -183,7 +181,7 @@ class Programs:
         def one(state: State, entry: PyTree) -> jax.Array:
             return self.kernel.log_posterior(state, self.source.take(data, tree_map(itemgetter(0), entry)))
 
-        if not state.chained:
+        if state.key.ndim == 1:
             return one(state, entry)
         return jnp.mean(jax.vmap(one, in_axes=(self.kernel.chain_axes, 0))(state, entry))
 

@@ -28,6 +28,9 @@ from sgmcmc.rows.table import Stratum, Table, check_dataset
 from sgmcmc.run.hosts import together
 from sgmcmc.run.passes import look_over
 
+DRAWS = Trace()
+"""What is kept unless told otherwise: every draw."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -71,9 +74,17 @@ class Request:
     @cached_property
     def keeps(self) -> dict[str, Keep]:
         """The keep objects by name; without any, a trace of the parameters."""
-        wanted = {ALONE: Trace()} if self.keep is None else self.keep
+        wanted = DRAWS if self.keep is None else self.keep
         named = dict(wanted) if isinstance(wanted, Mapping) else {ALONE: wanted}
         return named | {PAIRS: PairTrace()} if self.diagnose else named
+
+    @cached_property
+    def trace(self) -> str | None:
+        """The name of the first object that keeps the parameters themselves, if one does."""
+        for name, keep in self.keeps.items():
+            if name != PAIRS and isinstance(keep, Trace) and keep.function is None:
+                return name
+        return None
 
     @cached_property
     def total(self) -> int:
@@ -117,12 +128,14 @@ class Problem:
         table: the data.
         params: the user's starting values, as they came.
         position: the same, unconstrained.
+        shapes: of the parameters.
     """
 
     posterior: Posterior
     table: Table
     params: PyTree
     position: PyTree
+    shapes: PyTree
 
     @classmethod
     def of(
@@ -138,14 +151,16 @@ class Problem:
         cls, log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None,
         constraints: Mapping[str, Any] | None, progress: Progress,
     ) -> Problem:  # fmt: skip
-        table, start = check_dataset(dataset), check_params(params)
+        table = check_dataset(dataset)
+        n_rows, start = table.total_rows, check_params(params)
         transform = make_transform(constraints, start)
         position = transform.to_position(start)
+        shapes = jax.eval_shape(transform.to_params, position)
         check_log_prior(log_prior, start)
         per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.spread else None
-        posterior = Posterior(log_lik, log_prior, table.total_rows, transform, per_row, axis)
+        posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
         check_log_lik(jax.jit(posterior.sum_of_rows), position, table)
-        return cls(posterior, table if table.checked else look_over(table, progress), params, position)
+        return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
 
     def identity(self, values: Mapping[str, Any]) -> dict[str, str]:
         """The fingerprint of the problem and of how it is sampled."""

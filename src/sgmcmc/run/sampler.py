@@ -27,7 +27,7 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
-from sgmcmc.results.result import PAIRS, Record, Result, assemble, trace_of
+from sgmcmc.results.result import PAIRS, Record, Result, assemble
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.failures import divergence, with_result
@@ -214,7 +214,7 @@ class Sampler:
         """A request that was checked, from a state, kept in a place."""
         first = int(state.step) + request.burn_in
         self._warn_of_early_draws(first)
-        trace = trace_of(request.keeps)
+        trace = request.trace
         stride = request.thin * getattr(request.keeps.get(trace or ""), "thin", 1)
 
         def weights(before: int, after: int) -> np.ndarray:
@@ -222,23 +222,24 @@ class Sampler:
 
         def recorded(standing: Standing) -> dict[str, Any]:
             kept = {name: value for name, value in account.values(standing).items() if not isinstance(request.keeps[name], Trace)}
-            return {"record": self._record(request, standing.state, trace, place).packed(), "kept": kept}
+            return {"record": self._record(request, standing.state, place).packed(), "kept": kept}
 
-        weigh = weights if self.kernel.schedule.varies and trace is not None else None
+        varies = self.kernel.schedule.function is not None
+        weigh = weights if varies and trace is not None else None
         account = Account(
             request.keeps, self.like, request.total, request.looks, recorded, weigh, trace, request.or_more
         )  # fmt: skip
         with Bar(request.progress, self.name, request.total) as bar:
             outcome = self.loop.run(state, request, account, place, bar)
         draw_weights = None if weigh is None else weigh(0, outcome.stored * request.thin // stride)
-        result = assemble(self._record(request, outcome.state, trace, place), outcome.state, outcome.values, draw_weights)
+        result = assemble(self._record(request, outcome.state, place), outcome.state, outcome.values, draw_weights)
         return self._told(outcome, result, place)
 
     def iterate(self, state: State, n_iters: int = 10_000, *, every: int = 100, progress: Progress = False) -> Iterator[State]:
         """Run compiled chunks and hand out the state after every `every` iterations: your own loop at full speed."""
         n_iters, every = check_count("n_iters", n_iters), check_count("every", every)
         with Bar(check_progress(progress), self.name, n_iters) as bar:
-            chunk_size = self.loop.capacity(state, every, None)
+            chunk_size = self.loop.capacity(state.n_chains, size(state.position), every, None)
             for done in range(0, n_iters, every):
                 request = Request(min(every, n_iters - done), keep={}, chunk_size=chunk_size)
                 outcome = self.loop.trial(state, request, bar)
@@ -336,14 +337,15 @@ class Sampler:
         weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self.begin.position)))
         return np.asarray(weight(jnp.asarray(steps)))
 
-    def _record(self, request: Request, state: State, trace: str | None, place: Place) -> Record:
-        told = {"n_iters": request.n_iters, "burn_in": request.burn_in, "thin": request.thin, "n_chains": state.n_chains}
-        told |= self.loop.layout(state)
+    def _record(self, request: Request, state: State, place: Place) -> Record:
+        chains = state.n_chains
+        told = {"n_iters": request.n_iters, "burn_in": request.burn_in, "thin": request.thin, "n_chains": chains}
+        told |= self.loop.layout(chains)
         if place.version_changes:
             told["version_changes"] = place.version_changes
         form = "draws" if request.keep is None else "name" if isinstance(request.keep, Mapping) else "one"
         names = number_names(self.like)[paired_numbers(size(self.like))] if PAIRS in request.keeps else []
-        return Record(self._settings(state, told), state.chained, form, trace, tuple(names), self.decisions)
+        return Record(self._settings(state, told), chains is not None, form, request.trace, tuple(names), self.decisions)
 
     def _settings(self, state: State, told: Mapping[str, Any]) -> dict[str, Any]:
         own = {"sampler": self.name, "seed": seed_number(state.seed), **self.settings}
@@ -401,10 +403,11 @@ def open_place(
 ) -> Place:  # fmt: skip
     """Where a run is kept: nowhere, a folder of this process, or one that all processes of a job share.
 
-    `identity` says what the run depends on; it is asked only where there is a folder. `seed` None takes the recorded one.
+    `identity` says what the run depends on; it is asked only where there is a folder. `seed` is a key, or None for the one on
+    record or a new one.
     """
     if path is None:
-        return Nowhere(as_key(draw_seed() if seed is None else seed))
+        return Nowhere(as_key(draw_seed()) if seed is None else seed)
     check_choice("allow_version_change", allow_version_change, (True, False))
     kind = SharedFolder if shared and jax.process_count() > 1 else RunFolder
     return kind.open(path, identity(), seed, params, allow_version_change)

@@ -1,7 +1,5 @@
 """How the compiled loop is laid out over devices: chains over those of a process, strata of rows over all processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

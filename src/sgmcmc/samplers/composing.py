@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import numbers
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypedDict, Unpack, get_type_hints
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -35,7 +35,7 @@ from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
-from sgmcmc.rows.sources import Source, check_minibatch, make_source
+from sgmcmc.rows.sources import Source, make_source
 from sgmcmc.rows.strata import make_stratum_source
 from sgmcmc.rows.table import Stratum, Table, physical_memory, usual_rows
 from sgmcmc.run.request import Problem, Request
@@ -109,6 +109,9 @@ DYNAMICS: dict[str, Callable[[], Dynamics]] = {
 }
 GRADIENTS: dict[str, Callable[[], Estimator]] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA}
 STARTS: dict[str, Callable[[PyTree], Start]] = {"params": FromParams, "mode": AtMode}
+LARGE_PROPORTION = 100_000
+"""Rows per minibatch above which a proportion is more likely an oversight than a choice."""
+
 ROWS = (None, "random", "window", "importance")
 """Short names, and what they stand for."""
 
@@ -187,6 +190,7 @@ def sampler_setup(
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - data["x"].mean()) < 0.01)
     ((2, 2000), True)
     """
+    check_progress(options.get("progress", True))
     moves = _resolved("dynamics", dynamics, DYNAMICS, Dynamics)
     estimates = _resolved("gradient", gradient, GRADIENTS, Estimator)
     begins = None if start is None else STARTS[check_choice("start", start, (*STARTS,))] if isinstance(start, str) else start
@@ -213,22 +217,27 @@ class Setup:
     Attributes:
         problem: what is sampled.
         composition: by what.
-        stepsize: as it came.
-        options: as they came.
+        stepsize, options: as they came.
         rows: how rows are drawn.
         batch_size: rows per gradient; None where they are to be chosen together with the step size.
         own: the user's own whitening, if any.
+        moving: a tree like what moves.
+        dynamics: with their constants for what moves.
+        schedule: the step sizes; None where they are to be chosen.
         decisions: what was decided so far.
     """
 
     problem: Problem
     composition: Composition
-    stepsize: Any
     options: SetupOptions
     rows: str
     batch_size: int | None
     own: Whitening | None
+    moving: PyTree
+    dynamics: Dynamics
+    schedule: Schedule | None
     decisions: Decisions
+    stepsize: Any
 
     @classmethod
     def of(
@@ -241,33 +250,20 @@ class Setup:
                 f"sampler.run(state, checkpoint={options['checkpoint']!r})"
             )
         refuse_unknown(options, SetupOptions, f"{composition.name}_setup")
-        progress = check_progress(options.get("progress", True))
-        problem = Problem.of(log_lik, dataset, params, options.get("log_prior"), options.get("constraints"), progress)
+        progress, given = options.get("progress", True), (options.get("log_prior"), options.get("constraints"))
+        problem = Problem.of(log_lik, dataset, params, *given, progress=progress)
         rows, decisions = _rows(options.get("rows"), problem.table, composition)
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
         precondition = options.get("precondition")
         own = None if precondition is None else own_whitening(precondition, problem.position)
-        composition = _with_variance(composition, batch_size)
-        setup = cls(problem, composition, stepsize, options, rows, batch_size, own, decisions)
+        composition, moving = _with_variance(composition, batch_size), _moving(problem.position, precondition, own)
+        _check_stepsize(stepsize, moving is not problem.position)
+        dynamics = composition.dynamics.fitted(moving)
+        schedule = None if isinstance(stepsize, str) else step_schedule(stepsize, moving)
+        parts = (rows, batch_size, own, moving, dynamics, schedule, decisions)
+        setup = cls(problem, composition, options, *parts, stepsize=stepsize)
         setup._check()
         return setup
-
-    @cached_property
-    def moving(self) -> PyTree:
-        """A tree like what moves."""
-        position, precondition = self.problem.position, self.options.get("precondition")
-        laplace = isinstance(precondition, str) and precondition == "laplace" and size(position) <= LARGEST_DENSE
-        return jnp.zeros(size(position)) if laplace or (self.own is not None and self.own.dense) else position
-
-    @cached_property
-    def dynamics(self) -> Dynamics:
-        """The dynamics with their constants for what moves."""
-        return self.composition.dynamics.fitted(self.moving)
-
-    @cached_property
-    def schedule(self) -> Schedule | None:
-        """The step sizes, or None where they are to be chosen."""
-        return None if isinstance(self.stepsize, str) else step_schedule(self.stepsize, self.moving)
 
     @cached_property
     def start(self) -> Start:
@@ -283,7 +279,7 @@ class Setup:
     @property
     def varies(self) -> bool:
         """Whether the step size changes."""
-        return self.schedule is not None and self.schedule.varies
+        return self.schedule is not None and self.schedule.function is not None
 
     def identity(self) -> dict[str, str]:
         """What the draws depend on."""
@@ -349,18 +345,22 @@ class Setup:
         )  # fmt: skip
 
     def _check(self) -> None:
-        """What only shows when the parts are seen together; asking for them checks each."""
+        """What only shows when the parts are seen together."""
         gradient, table = self.composition.gradient, self.problem.table
         if table.spread:
             _refuse_over_strata(self.rows, self.stepsize, gradient)
-        _check_stepsize(self.stepsize, self.moving is not self.problem.position)
-        _ = self.dynamics, self.schedule
         if self.composition.start is not None and self.asks_for_survey:
             raise InputError(
                 "opt_stepsize or start came with precondition, rows='importance' or stepsize='auto', for which the centre is "
                 "found at set-up; leave opt_stepsize and start out"
             )
         _ = self.start
+
+
+def _moving(position: PyTree, precondition: Any, own: Whitening | None) -> PyTree:
+    """A tree like what moves: one vector where whitening mixes the parameters."""
+    laplace = isinstance(precondition, str) and precondition == "laplace" and size(position) <= LARGEST_DENSE
+    return jnp.zeros(size(position)) if laplace or (own is not None and own.dense) else position
 
 
 def _with_variance(composition: Composition, batch_size: int | None) -> Composition:
@@ -443,6 +443,30 @@ def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
     return None
 
 
+def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
+    """The number of rows in a minibatch, from a count or a proportion."""
+    count, share = isinstance(minibatch_size, numbers.Integral), isinstance(minibatch_size, numbers.Real)
+    if isinstance(minibatch_size, bool) or not (count or share):
+        raise InputError(
+            f"minibatch_size is {describe(minibatch_size)}; expected a count such as 500 or a proportion such as 0.01"
+        )
+    if count:
+        if not 1 <= minibatch_size <= n_rows:
+            raise InputError(f"minibatch_size is {minibatch_size} for {n_rows} rows; expected a count from 1 to {n_rows}")
+        return int(minibatch_size)
+    if not 0 < minibatch_size < 1:
+        raise InputError(
+            f"minibatch_size is {minibatch_size}; expected a whole number (a count of rows) or a proportion between 0 and 1"
+        )
+    size = max(1, round(float(minibatch_size) * n_rows))
+    if size > LARGE_PROPORTION:
+        warn(
+            f"minibatch_size={minibatch_size} of {n_rows} rows is {size} rows for every step; "
+            "a count such as minibatch_size=1000 is usually enough"
+        )
+    return size
+
+
 def _check_stepsize(stepsize: Any, mixed: bool) -> None:
     if isinstance(stepsize, str):
         if stepsize != "auto":
@@ -491,6 +515,7 @@ def step_by_step(sampler: Callable[Arguments, Result]) -> Callable[Arguments, Sa
 
     def setup(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Sampler:
         composition, problem, options = _composed(define, None, args, kwargs)
+        check_progress(options.get("progress", True))
         return Setup.of(composition, *problem, options=options).build(Nowhere())
 
     setup.__module__, setup.__name__ = define.__module__, f"{define.__name__}_setup"
@@ -539,7 +564,7 @@ def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunO
     request = Request(**{name: asked.pop(name) for name in fields if name in asked}, progress=asked.get("progress", True))
     seed = None if seed is None else as_key(seed)
     setup = Setup.of(composition, *problem, options=asked)  # pyright: ignore[reportArgumentType]: what is left of them
-    params = jax.eval_shape(setup.problem.posterior.transform.to_params, setup.problem.position)
+    params = setup.problem.shapes
     request.check_for(params, setup.varies)
 
     def identity() -> dict[str, str]:

@@ -1,7 +1,5 @@
 """`sample`: nothing to tune."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

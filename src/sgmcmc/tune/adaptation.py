@@ -3,8 +3,6 @@
 The work is bounded: so many rounds, each of so many steps.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -302,7 +300,7 @@ def with_variance(state: State, variance: np.ndarray) -> State:
 def halved(design: Design) -> Design:
     """The same design with half the step."""
     schedule = design.kernel.schedule
-    smaller = Schedule(tree_map(lambda e: e / 4, schedule.constant), None, schedule.names)
+    smaller = Schedule(tree_map(lambda e: e / 4, schedule.constant))
     eps, amplification = design.eps / 4, design.amplification / 4
     told = design.decisions.and_then("stepsize", eps, f"After that the step is {np.sqrt(eps):.2g}.")
     kernel = replace(design.kernel, schedule=smaller)

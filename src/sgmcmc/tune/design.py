@@ -247,8 +247,7 @@ def _baoa(
         f"({kind}), and the momentum loses {friction:.0%} of itself per step.",
     )
     dynamics = BAOA(all_of_it(friction), curvature, corrected=gradient.centred)
-    schedule = Schedule(all_of_it(eps), None, ("z",) * len(jax.tree.leaves(like)))
-    kernel = Kernel(posterior, Whitened(gradient), dynamics, schedule)
+    kernel = Kernel(posterior, Whitened(gradient), dynamics, Schedule(all_of_it(eps)))
     amplification = float(noise_amplification(eps, friction, curvature))
     return Design(kernel, source, est_state, variance, amplification, eps, friction, choice, told)
 

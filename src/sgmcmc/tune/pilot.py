@@ -3,8 +3,6 @@
 All in the variables z of a whitening, where the posterior is near N(0, I).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +17,11 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows, flat, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening, whitened
+from sgmcmc.rows.gathering import gather_all
 from sgmcmc.rows.importance import Importance, mixed
 from sgmcmc.rows.pool import draw_pool
 from sgmcmc.rows.sources import Source
-from sgmcmc.rows.table import Table, gather_all
+from sgmcmc.rows.table import Table
 from sgmcmc.run.passes import all_rows
 
 FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000

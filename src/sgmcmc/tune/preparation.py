@@ -1,7 +1,5 @@
 """What a sampler may ask for at set-up beside its own arguments: whitened variables, rows by importance, an automatic step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

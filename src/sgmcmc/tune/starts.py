@@ -1,7 +1,5 @@
 """Where chains with control variates start: at a mode that is searched for, or where a survey found one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import jax

@@ -1,7 +1,5 @@
 """A look at the posterior before sampling: its mode, its full gradient there, its curvature."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import jax

@@ -1,7 +1,5 @@
 """Underdamped Langevin dynamics without discretisation error on a Gaussian."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Self
 

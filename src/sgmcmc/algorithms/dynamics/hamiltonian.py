@@ -1,7 +1,5 @@
 """SGHMC: as the paper has it, symmetric in time, and with a momentum that is never drawn anew."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """SGLD, and the ascent by which the paper finds its centre."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp

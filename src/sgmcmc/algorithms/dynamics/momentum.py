@@ -1,7 +1,5 @@
 """What dynamics with a momentum share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

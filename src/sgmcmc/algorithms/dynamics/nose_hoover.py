@@ -1,7 +1,5 @@
 """SGNHT: thermostats that take up the gradient noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """Control variates: differences to a centre whose full gradient is known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The plain estimate, and its variance from the rows' own gradients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

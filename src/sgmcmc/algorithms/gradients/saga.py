@@ -1,7 +1,5 @@
 """SAGA: control variates whose centre is, for every row, the chain's own last visit to it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

@@ -1,7 +1,5 @@
 """Any estimator in whitened variables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The datasets of the paper's examples, and the split into training and testing rows."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload

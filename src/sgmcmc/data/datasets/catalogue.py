@@ -1,7 +1,5 @@
 """The files of each dataset: what they are called, what is in them, and where they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Fetching a file: from the first of its homes that has it, verified, and put in place whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where the files of the datasets are, and where the copies of them are kept."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

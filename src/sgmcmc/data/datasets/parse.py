@@ -1,7 +1,5 @@
 """From the content of a file to an array."""
 
-from __future__ import annotations
-
 import io
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows for training and rows for testing."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Mapping
 from typing import Any
