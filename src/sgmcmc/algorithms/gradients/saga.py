@@ -36,7 +36,8 @@ class SAGA(Estimator):
 
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> dict[str, PyTree]:
         table = passes.each(Posterior.row_gradients, posterior, position)
-        return {"table": table, "sum": tree_map(lambda g: jnp.sum(g, axis=0), table)}
+        total = tree_map(lambda g: jnp.sum(g, axis=0), table)
+        return {"table": table, "sum": total, "lost": tree_map(jnp.zeros_like, total)}
 
     def estimate(
         self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]
@@ -48,8 +49,11 @@ class SAGA(Estimator):
         noisy = tree_map(lambda c: jnp.tensordot(weights, c, axes=1), change)
         gradient = tree_map(lambda *terms: sum(terms), posterior.prior_gradient(position), state["sum"], noisy)
         table = tree_map(lambda g, r: _written(g, batch.index, r), state["table"], rows)
-        total = tree_map(lambda s, c: s + jnp.sum(c, axis=0), state["sum"], change)
-        return gradient, {"table": table, "sum": total}, {}
+        # What rounding takes from the sum is given back a step later, or in a long run it would no longer be the table's.
+        added = tree_map(lambda c, lost: jnp.sum(c, axis=0) - lost, change, state["lost"])
+        total = tree_map(jnp.add, state["sum"], added)
+        lost = tree_map(lambda new, old, a: (new - old) - a, total, state["sum"], added)
+        return gradient, {"table": table, "sum": total, "lost": lost}, {}
 
 
 def _written(table: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
