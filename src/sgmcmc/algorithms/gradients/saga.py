@@ -35,7 +35,7 @@ class SAGA(Estimator):
     knows_rows = True
 
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> dict[str, PyTree]:
-        table = passes.each(Posterior.row_gradients, posterior, position)
+        table = tree_map(jnp.asarray, passes.each(Posterior.row_gradients, posterior, position))
         total = tree_map(lambda g: jnp.sum(g, axis=0), table)
         return {"table": table, "sum": total, "lost": tree_map(jnp.zeros_like, total)}
 
