@@ -112,13 +112,13 @@ def regression():
         Batch({"x": jnp.array(X[list(rows)]), "y": jnp.array(Y[list(rows)])}, jnp.array(len(X) / SIZE), jnp.array(rows))
         for rows in itertools.combinations(range(len(X)), SIZE)
     ]
-    return Minibatch(posterior), batches
+    return posterior, batches
 
 
 def enumerated_sgld_variance(eps):
     """E over all minibatches of the update's slope and intercept, from `Kernel` itself; then the second moment's equation."""
-    estimator, batches = regression()
-    kernel = Kernel(estimator, Langevin(), step_schedule(eps, jnp.zeros(())))
+    posterior, batches = regression()
+    kernel = Kernel(posterior, Minibatch(), Langevin(), step_schedule(eps, jnp.zeros(())))
 
     def moved(theta, noise, batch):
         state = kernel.start(KEY, KEY, theta, batch, ())

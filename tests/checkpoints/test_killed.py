@@ -20,7 +20,7 @@ def ended_again_and_again(problem, signal, endings, place):
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
     command = [sys.executable, SCRIPT, problem, signal, str(endings), str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60 + 30 * endings, env=os.environ | programs)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600 + 150 * endings, env=os.environ | programs)
     assert done.returncode == 0, done.stdout + done.stderr
     told = {name: int(number) for name, number in (line.split(": ") for line in done.stdout.splitlines())}
     assert told["endings"] == endings

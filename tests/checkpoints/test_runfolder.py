@@ -510,7 +510,7 @@ def test_headers_hold_any_name():
 def test_kill_9_at_any_moment(tmp_path):
     """Fourteen kills, a reader all the while, and at the end the draws of the uninterrupted chain."""
     script = Path(__file__).parents[1] / "support" / "killed_runs.py"
-    done = subprocess.run([sys.executable, script, tmp_path / "run", "14"], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, script, tmp_path / "run", "14"], capture_output=True, text=True, timeout=1000)
     assert done.returncode == 0, done.stdout + done.stderr
     told = dict(line.split(": ") for line in done.stdout.splitlines())
     assert int(told["kills"]) == 14

@@ -71,12 +71,12 @@ def test_gradients_of_z_are_those_of_the_position_pulled_back(centred):
     rows = {name: jnp.asarray(array[:20], float) for name, array in DATA.items()}
     batch = Batch(rows, jnp.asarray(N / 20), jnp.arange(20))
     centre = Centre(origin, jax.grad(posterior.sum_of_rows)(origin, rows), 0.0, True)
-    inner, plain, moved = Minibatch(posterior), (), ()
+    inner, plain, moved = Minibatch(), (), ()
     if centred:
-        inner, plain, moved = ControlVariate(posterior), centre, whitened_centre(centre, whitening)
+        inner, plain, moved = ControlVariate(), centre, whitened_centre(centre, whitening)
     z = jnp.array([0.3, -0.2, 0.1])
-    there = inner.estimate(whitening.leave(z), batch, plain)[0]
-    here, state, _ = Whitened(inner).estimate(z, batch, WhitenedState(whitening, moved))
+    there = inner.estimate(posterior, whitening.leave(z), batch, plain)[0]
+    here, state, _ = Whitened(inner).estimate(posterior, z, batch, WhitenedState(whitening, moved))
     np.testing.assert_allclose(here, FACTOR.T @ flat(there), rtol=1e-12, atol=1e-12)
     assert state.whitening is whitening
     value = whitened(posterior, whitening).log_posterior(z, batch)

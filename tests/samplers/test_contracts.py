@@ -125,10 +125,10 @@ def test_other_seeds_give_other_draws(sampler, draws):
 
 def test_compiles_once(sampler, state):
     sampler.run(state, 50, progress=False, chunk_size=7)
-    before = sampler.loop._chunk._cache_size()
+    before = sampler.loop.programs.chunk._cache_size()
     sampler.run(state, 33, burn_in=4, progress=False, chunk_size=7)
     sampler.run(sampler.init(seed=9, progress=False), 57, thin=5, progress=False, chunk_size=7)
-    assert sampler.loop._chunk._cache_size() == before
+    assert sampler.loop.programs.chunk._cache_size() == before
 
 
 def test_float64(sampler):

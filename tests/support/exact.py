@@ -94,6 +94,25 @@ def stationary_moments(dynamics: Dynamics, gradient: GaussianGradient, eps: floa
     return mean, moments[:d, :d] - np.outer(mean, mean)
 
 
+def enumerated_moments(updates: list[Any], size: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Stationary mean and covariance of s' = f(s, z), where f is one of `updates`, each equally likely, and z standard normal.
+
+    Each is affine in (s, z), so its coefficients are its derivatives anywhere.
+    """
+    zero, quiet = jnp.zeros(size), jnp.zeros(d)
+    total = np.zeros(((size + 1) ** 2, (size + 1) ** 2))
+    for f in updates:
+        affine = np.zeros((size + 1, size + 1))
+        affine[:size, :size], affine[:size, size], affine[size, size] = jax.jacfwd(f)(zero, quiet), f(zero, quiet), 1.0
+        loud = np.zeros((size + 1, d))
+        loud[:size] = jax.jacfwd(f, argnums=1)(zero, quiet)
+        total += np.kron(affine, affine) / len(updates)
+        total[:, -1] += (loud @ loud.T).ravel() / len(updates)
+    moments = _fixed_point(total, size + 1)
+    mean = moments[:size, size]
+    return mean, moments[:size, :size] - np.outer(mean, mean)
+
+
 def _second_moment_map(f: Any, size: int, d: int, noise: np.ndarray) -> np.ndarray:
     """The matrix that takes vec E[s sᵀ] to vec E[s' s'ᵀ], where s ends with a constant 1 and s' = f(s, z, u)."""
     zero, quiet, still = jnp.zeros(size), jnp.zeros(d), jnp.zeros(len(noise))

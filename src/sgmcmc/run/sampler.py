@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.gradients.whitened import centre_of
-from sgmcmc.algorithms.kernel import Kernel, Motion, normals
+from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, centre_of
+from sgmcmc.algorithms.kernel import Estimator, Kernel, Motion, normals
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
@@ -310,7 +311,7 @@ class Sampler:
         position = self.begin.position
         d = tree_map(jnp.zeros_like, position)
         carried = set(self.kernel.dynamics.start(position, d, d))
-        same = set(state.auxiliary) == carried and (centre_of(state.estimator) is not None) == self.kernel.estimator.centred
+        same = set(state.auxiliary) == carried and _carried_by(self.kernel.estimator, state.estimator)
         if not same or jax.tree.structure(state.position) != jax.tree.structure(position):
             raise InputError(
                 f"state was made by another sampler than this {self.name}; make one with init, and move it with replace"
@@ -395,6 +396,18 @@ class Sampler:
                     f"the minibatch noise in {name!r} makes up {share:.0%} of what the friction removes, too much for the noise "
                     "estimate to correct; raise alpha or minibatch_size, lower stepsize, or use control variates"
                 )
+
+
+def _carried_by(estimator: Estimator, state: Any) -> bool:
+    """Whether such an estimator may have made such a state."""
+    if isinstance(estimator, Whitened) and isinstance(state, WhitenedState):
+        return _carried_by(estimator.inner, state.inner)
+    if isinstance(estimator, Whitened) or isinstance(state, WhitenedState):
+        return False
+    if estimator.centred or isinstance(state, Centre):
+        return estimator.centred and isinstance(state, Centre)
+    something = bool(jax.tree.leaves(state))
+    return not something if type(estimator).init is Estimator.init else something or not estimator.per_chain
 
 
 def open_place(

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
+from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree, tree_map
 from sgmcmc.problem.posterior import Posterior
 
@@ -36,9 +38,15 @@ class SAGA(Estimator):
 
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> dict[str, PyTree]:
         table = passes.each(Posterior.row_gradients, posterior, position)
-        return {"table": table, "sum": tree_map(lambda g: jnp.sum(g, axis=0), table)}
+        total = tree_map(lambda g: jnp.asarray(np.sum(g, axis=0, dtype=np.float64), g.dtype), table)
+        return {"table": tree_map(jnp.asarray, table), "sum": total, "lost": tree_map(jnp.zeros_like, total)}
 
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]) -> Estimate:
+        known = len(jax.tree.leaves(state["table"])[0])
+        if known != posterior.n_rows:  # places in the table are not checked as the chain goes on
+            raise InputError(
+                f"state has SAGA's table of {known} rows for a dataset of {posterior.n_rows}; make a state with init"
+            )
         rows = posterior.row_gradients(position, batch.rows)
         before = tree_map(lambda g: g.at[batch.index].get(mode="promise_in_bounds"), state["table"])
         change = tree_map(jnp.subtract, rows, before)
@@ -46,8 +54,11 @@ class SAGA(Estimator):
         noisy = tree_map(lambda c: jnp.tensordot(weights, c, axes=1), change)
         gradient = tree_map(lambda *terms: sum(terms), posterior.prior_gradient(position), state["sum"], noisy)
         table = tree_map(lambda g, r: _written(g, batch.index, r), state["table"], rows)
-        total = tree_map(lambda s, c: s + jnp.sum(c, axis=0), state["sum"], change)
-        return gradient, {"table": table, "sum": total}, {}
+        # What rounding takes from the sum is given back a step later, or in a long run it would no longer be the table's.
+        added = tree_map(lambda c, lost: jnp.sum(c, axis=0) - lost, change, state["lost"])
+        total = tree_map(jnp.add, state["sum"], added)
+        lost = tree_map(lambda new, old, a: (new - old) - a, total, state["sum"], added)
+        return gradient, {"table": table, "sum": total, "lost": lost}, {}
 
 
 def _written(table: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
