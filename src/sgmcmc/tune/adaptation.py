@@ -16,18 +16,15 @@ from sgmcmc.core.checks import Progress, seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import State, size, split, tree_map
-from sgmcmc.problem.posterior import Posterior
-from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.diagnostics import autocorrelation_time, flat_draws
 from sgmcmc.results.inflation import direction_inflation
 from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
-from sgmcmc.rows.table import Table
 from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import FullPasses
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
 from sgmcmc.tune.design import NOISE, Design, control_variates, plain_gradients
 from sgmcmc.tune.pilot import FEW_POINTS, NOISE_POINTS, Pilot
@@ -94,35 +91,40 @@ class Trial:
 class Adaptation:
     """The problem, and everything that stays the same from round to round."""
 
-    posterior: Posterior
-    arrays: Table
-    start: Any
+    problem: Problem
     chains: int
     root: jax.Array
-    seed: int
     progress: Progress
 
     @cached_property
+    def seed(self) -> int:
+        return int(jax.random.randint(self.root, (), 0, 2**31 - 100))
+
+    @cached_property
     def pilot(self) -> Pilot:
-        return Pilot(self.posterior, self.arrays, centred=True)
+        return Pilot(self.problem.posterior, self.problem.table, True, self.progress)
 
     def unpacked(self, packed: dict[str, Any]) -> Trial:
         """A trial from a checkpoint."""
-        design = Design.unpacked(packed["design"], self.posterior, self.arrays)
+        design = Design.unpacked(packed["design"], self.problem.posterior, self.problem.table)
         return Trial(**{**packed, "design": design, "sampler": self.sampler(design)})
 
     def sampler(self, design: Design) -> Sampler:
         """The sampler that a design describes."""
         settings = design.settings | {"seed": seed_number(jax.random.key_data(self.root))}
-        return Sampler("sample", design.kernel, design.source, self.start, start_of(design), settings)
+        return Sampler("sample", design.kernel, design.source, self.problem.position, start_of(design), settings)
 
     def adapt(self, survey: Survey) -> Trial:
         """Rounds of design and trial, until the checks pass or there are no more."""
-        told = Decisions().and_then("mode", survey.passes, _mode_sentence(survey))
+        passes = f"{survey.passes} passes over the data"
         if not bool(survey.centre.converged):
+            told = Decisions().and_then("mode", survey.passes, f"The search for the mode ended after {passes} without one.")
             why = "the search for the mode did not end in one, as it does for networks and other posteriors with many modes"
             return self.fall_back(survey.whitening, told, why)
-        design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed, self.progress)
+        kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
+        sentence = f"The mode was found in {passes}; the posterior's shape there comes from {kind}."
+        told = Decisions().and_then("mode", survey.passes, sentence)
+        design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
         trial = self.attempt(design, 0, WARM_UP, SCATTER, told)
         while (complaint := variance_complaint(trial)) is not None:
             if trial.round == ROUNDS and trial.is_loud:
@@ -140,20 +142,19 @@ class Adaptation:
         away = trial.states - trial.states.mean(axis=0)
         away = away / stretch if stretch.ndim == 1 else away @ np.linalg.inv(stretch).T
         whitening = replace(whitening, origin=centre.position)
-        design = control_variates(
-            self.pilot, centre, whitening, self.chains, self.seed + 10 * number, self.progress, trial.design, some(away)
-        )
+        seed = self.seed + 10 * number
+        design = control_variates(self.pilot, centre, whitening, self.chains, seed, trial.design, some(away))
         return self.attempt(design, number, WARM_UP, SCATTER, told)
 
     def slower(self, trial: Trial) -> Trial:
         """The same design with half the step, tried anew: for chains that left after their trial."""
         sentence = "A chain left the posterior after its trial: the step was halved and the chains started again."
         told = trial.decisions.and_then("halvings", 1, sentence)
-        return self.attempt(halved(trial.design), trial.round + 1, WARM_UP, SCATTER, told)
+        return self.attempt(trial.design.halved(), trial.round + 1, WARM_UP, SCATTER, told)
 
     def fall_back(self, whitening: Whitening, told: Decisions, why: str) -> Trial:
         """Plain gradients, and no further rounds."""
-        design = plain_gradients(self.posterior, self.arrays, whitening, self.seed + 100, why)
+        design = plain_gradients(self.problem.posterior, self.problem.table, whitening, self.seed + 100, why)
         return self.attempt(design, ROUNDS, PLAIN_WARM_UP, PLAIN_SCATTER, told)
 
     def attempt(self, design: Design, number: int, warm_up: int, scatter: float, told: Decisions) -> Trial:
@@ -171,7 +172,7 @@ class Adaptation:
                 return Trial(sampler, design, outcome.state, positions, gradients, stride, noise, number, told)
             sentence = f"A chain left in the trial: the step was divided by {2 ** (halving + 1)} and the chains started again."
             told = told.and_then("halvings", halving + 1, sentence)
-            design = halved(design)
+            design = design.halved()
         raise SgmcmcError(
             f"the chains leave the posterior however small the step (it was halved {HALVINGS} times): log_lik or log_prior is "
             "probably unbounded, or has a limit written as -inf, which belongs into constraints"
@@ -180,7 +181,7 @@ class Adaptation:
     @cached_property
     def _pairs(self) -> PairTrace:
         """All numbers of the trial's positions; of so many that this is much memory, fewer positions."""
-        d = size(self.start)
+        d = size(self.problem.position)
         return PairTrace() if d <= MOST_PAIRED else PairTrace(thin=min(d // MOST_PAIRED + 1, TRIAL // 30), most=d)
 
     def _key(self, number: int) -> jax.Array:
@@ -213,7 +214,8 @@ class Adaptation:
         """A centre at the chains' mean: one pass over the data."""
         whitening = trial.design.whitening
         z = split(jnp.asarray(trial.states.mean(axis=0), float), whitening.zero())
-        return ControlVariate().init(self.posterior, whitening.leave(z), FullPasses(self.arrays, self.progress))
+        passes = FullPasses(self.problem.table, self.progress)
+        return ControlVariate().init(self.problem.posterior, whitening.leave(z), passes)
 
     def rescaled(self, trial: Trial) -> tuple[np.ndarray, Whitening]:
         """Scales by the chains' covariance, drawn towards those before as long as the draws are few; and the matrix (or
@@ -236,7 +238,7 @@ class Adaptation:
         before, centre = trial.design, self.recentred(trial)
         whitening = replace(before.whitening, origin=centre.position)
         states = some(trial.states - trial.states.mean(axis=0))
-        design = control_variates(self.pilot, centre, whitening, self.chains, self.seed + 5, self.progress, before, states)
+        design = control_variates(self.pilot, centre, whitening, self.chains, self.seed + 5, before, states)
         if design.source.batch_size == before.source.batch_size and design.eps == before.eps and design.centred:
             sampler = trial.sampler.with_source(design.source, start_of(design))
         else:
@@ -295,20 +297,3 @@ def with_variance(state: State, variance: np.ndarray) -> State:
     one = tree_map(lambda x: x[0], like)
     spread = tree_map(lambda v, x: jnp.broadcast_to(v, x.shape).astype(x.dtype), split(jnp.asarray(variance, float), one), like)
     return replace(state, auxiliary=state.auxiliary | {"variance": spread})
-
-
-def halved(design: Design) -> Design:
-    """The same design with half the step."""
-    schedule = design.kernel.schedule
-    smaller = Schedule(tree_map(lambda e: e / 4, schedule.constant))
-    eps, amplification = design.eps / 4, design.amplification / 4
-    told = design.decisions.and_then("stepsize", eps, f"After that the step is {np.sqrt(eps):.2g}.")
-    kernel = replace(design.kernel, schedule=smaller)
-    return replace(design, kernel=kernel, eps=eps, amplification=amplification, decisions=told)
-
-
-def _mode_sentence(survey: Survey) -> str:
-    kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
-    if not bool(survey.centre.converged):
-        return f"The search for the mode ended after {survey.passes} passes over the data without one."
-    return f"The mode was found in {survey.passes} passes over the data; the posterior's shape there comes from {kind}."
