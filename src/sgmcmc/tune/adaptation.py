@@ -26,7 +26,7 @@ from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
-from sgmcmc.tune.design import NOISE, Design, control_variates, plain_gradients
+from sgmcmc.tune.design import NOISE, Design, control_variates, loudest, plain_gradients
 from sgmcmc.tune.pilot import FEW_POINTS, NOISE_POINTS, Pilot
 from sgmcmc.tune.survey import Survey, dense_whitening
 
@@ -82,9 +82,16 @@ class Trial:
         return self.positions.reshape(-1, self.positions.shape[-1])
 
     @property
+    def noise_share(self) -> float:
+        """The part of the chains' variance that noise makes up in its loudest direction; 0 where that is not known."""
+        if self.noise is None:
+            return 0.0
+        return self.design.amplification * loudest(self.noise) / self.design.source.batch_size
+
+    @property
     def is_loud(self) -> bool:
         """Whether the noise where the chains are is well above what the rows were chosen for."""
-        return self.noise is not None and self.design.noise_share(self.noise) > LOUD * NOISE
+        return self.noise_share > LOUD * NOISE
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ class Adaptation:
         sentence = f"The mode was found in {passes}; the posterior's shape there comes from {kind}."
         told = Decisions().and_then("mode", survey.passes, sentence)
         design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
-        trial = self.attempt(design, 0, WARM_UP, SCATTER, told)
+        trial = self.attempt(design, 0, told)
         while (complaint := variance_complaint(trial)) is not None:
             if trial.round == ROUNDS and trial.is_loud:
                 return self.fall_back(survey.whitening, trial.decisions, f"after {ROUNDS} rounds {complaint}")
@@ -141,35 +148,30 @@ class Adaptation:
         stretch, whitening = self.rescaled(trial)
         away = trial.states - trial.states.mean(axis=0)
         away = away / stretch if stretch.ndim == 1 else away @ np.linalg.inv(stretch).T
-        whitening = replace(whitening, origin=centre.position)
-        seed = self.seed + 10 * number
+        whitening, seed = replace(whitening, origin=centre.position), self.seed + 10 * number
         design = control_variates(self.pilot, centre, whitening, self.chains, seed, trial.design, some(away))
-        return self.attempt(design, number, WARM_UP, SCATTER, told)
+        return self.attempt(design, number, told)
 
     def slower(self, trial: Trial) -> Trial:
         """The same design with half the step, tried anew: for chains that left after their trial."""
         sentence = "A chain left the posterior after its trial: the step was halved and the chains started again."
         told = trial.decisions.and_then("halvings", 1, sentence)
-        return self.attempt(trial.design.halved(), trial.round + 1, WARM_UP, SCATTER, told)
+        return self.attempt(trial.design.halved(), trial.round + 1, told)
 
     def fall_back(self, whitening: Whitening, told: Decisions, why: str) -> Trial:
         """Plain gradients, and no further rounds."""
         design = plain_gradients(self.problem.posterior, self.problem.table, whitening, self.seed + 100, why)
-        return self.attempt(design, ROUNDS, PLAIN_WARM_UP, PLAIN_SCATTER, told)
+        return self.attempt(design, ROUNDS, told, PLAIN_WARM_UP, PLAIN_SCATTER)
 
-    def attempt(self, design: Design, number: int, warm_up: int, scatter: float, told: Decisions) -> Trial:
+    def attempt(self, design: Design, number: int, told: Decisions, warm_up: int = WARM_UP, scatter: float = SCATTER) -> Trial:
         """A trial of a design; where chains leave, with half the step."""
         for halving in range(HALVINGS + 1):
             sampler = self.sampler(design)
-            state = with_variance(sampler.init(self._key(number), n_chains=self.chains, progress=False), design.variance)
-            outcome = self._run(sampler, sampler.scatter(state, scatter), warm_up, TRIAL)
-            stride = self._pairs.thin
+            outcome = self._run(sampler, sampler.scatter(self._init(sampler, design, number), scatter), warm_up, TRIAL)
             positions, gradients = (flat_draws(outcome.values["pairs"][name], True) for name in ("position", "gradient"))
-            lost = outcome.attempted is not None or (design.centred and np.abs(positions).max() > FAR)
-            if not lost:
-                noise = self.noise(design, positions)
-                told = told + design.decisions
-                return Trial(sampler, design, outcome.state, positions, gradients, stride, noise, number, told)
+            if outcome.attempted is None and not (design.centred and np.abs(positions).max() > FAR):
+                shown = positions, gradients, self._pairs.thin, self.noise(design, positions)
+                return Trial(sampler, design, outcome.state, *shown, number, told + design.decisions)
             sentence = f"A chain left in the trial: the step was divided by {2 ** (halving + 1)} and the chains started again."
             told = told.and_then("halvings", halving + 1, sentence)
             design = design.halved()
@@ -184,8 +186,15 @@ class Adaptation:
         d = size(self.problem.position)
         return PairTrace() if d <= MOST_PAIRED else PairTrace(thin=min(d // MOST_PAIRED + 1, TRIAL // 30), most=d)
 
-    def _key(self, number: int) -> jax.Array:
-        return jax.random.fold_in(self.root, 1000 + number)
+    def _init(self, sampler: Sampler, design: Design, number: int) -> State:
+        """The chains at the centre, with the noise to correct for, where the dynamics do."""
+        state = sampler.init(jax.random.fold_in(self.root, 1000 + number), n_chains=self.chains, progress=False)
+        if "variance" not in state.auxiliary:
+            return state
+        of_chains = state.auxiliary["variance"]
+        of_one = split(jnp.asarray(design.variance, float), tree_map(lambda x: x[0], of_chains))
+        variance = tree_map(lambda v, x: jnp.broadcast_to(v, x.shape).astype(x.dtype), of_one, of_chains)
+        return replace(state, auxiliary=state.auxiliary | {"variance": variance})
 
     def _run(self, sampler: Sampler, state: State, warm_up: int, trial: int) -> Outcome:
         request = Request(trial, warm_up, keep={"pairs": self._pairs})
@@ -197,11 +206,9 @@ class Adaptation:
         pairs = result.pairs
         if pairs is None or pairs.positions.shape[-1] < trial.positions.shape[-1]:
             return trial
-        positions, stride = pairs.positions, result.decisions["thin"]
-        noise = self.noise(trial.design, positions)
-        return replace(
-            trial, state=result.final_state, positions=positions, gradients=pairs.gradients, stride=stride, noise=noise
-        )
+        noise, stride = self.noise(trial.design, pairs.positions), result.decisions["thin"]
+        shown = {"positions": pairs.positions, "gradients": pairs.gradients, "stride": stride, "noise": noise}
+        return replace(trial, state=result.final_state, **shown)
 
     def noise(self, design: Design, positions: np.ndarray) -> np.ndarray | None:
         """The noise per single row where the chains are."""
@@ -243,10 +250,9 @@ class Adaptation:
             sampler = trial.sampler.with_source(design.source, start_of(design))
         else:
             sampler = self.sampler(design)
-        state = sampler.init(self._key(ROUNDS + 1 + trial.round), n_chains=self.chains, progress=False)
         over = jax.vmap(lambda z: design.whitening.enter(before.whitening.leave(z)))
-        state = sampler.moved(with_variance(state, design.variance), over(trial.state.position))
-        outcome = self._run(sampler, state, 0, SETTLING)
+        state = self._init(sampler, design, ROUNDS + 1 + trial.round)
+        outcome = self._run(sampler, sampler.moved(state, over(trial.state.position)), 0, SETTLING)
         if outcome.attempted is not None:
             return trial
         told = trial.decisions.and_then("centre", "mean", "Centre and rows were then chosen anew, by where the chains are.")
@@ -262,10 +268,9 @@ def start_of(design: Design) -> Given:
 
 def noise_complaint(trial: Trial) -> str | None:
     """What is wrong with the noise where the chains were, or None."""
-    if trial.noise is None or not trial.is_loud:
+    if not trial.is_loud:
         return None
-    share = trial.design.noise_share(trial.noise)
-    return f"minibatch noise made up {share:.0%} of the variance where the chains went, not {NOISE:.0%}"
+    return f"minibatch noise made up {trial.noise_share:.0%} of the variance where the chains went, not {NOISE:.0%}"
 
 
 def variance_complaint(trial: Trial) -> str | None:
@@ -287,13 +292,3 @@ def some(states: np.ndarray) -> np.ndarray:
 def unsettled(told: Decisions, complaint: str) -> Decisions:
     """The record of rounds that ended without all checks passing."""
     return told.and_then("unsettled", complaint, f"After {ROUNDS} rounds {complaint}: the draws are approximate.")
-
-
-def with_variance(state: State, variance: np.ndarray) -> State:
-    """The state with a noise to correct for, where its dynamics do."""
-    if "variance" not in state.auxiliary:
-        return state
-    like = state.auxiliary["variance"]
-    one = tree_map(lambda x: x[0], like)
-    spread = tree_map(lambda v, x: jnp.broadcast_to(v, x.shape).astype(x.dtype), split(jnp.asarray(variance, float), one), like)
-    return replace(state, auxiliary=state.auxiliary | {"variance": spread})

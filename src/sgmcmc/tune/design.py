@@ -131,10 +131,6 @@ class Design:
         told = self.decisions.and_then("stepsize", eps, f"After that the step is {math.sqrt(eps):.2g}.")
         return replace(self, eps=eps, amplification=self.amplification / 4, decisions=told)
 
-    def noise_share(self, per_row: np.ndarray) -> float:
-        """The part of a chain's variance that noise makes up in its loudest direction, given its covariance per single row."""
-        return self.amplification * loudest(per_row) / self.source.batch_size
-
 
 def control_variates(
     pilot: Pilot, centre: Centre, whitening: Whitening, chains: int, seed: int, before: Design | None = None,
