@@ -97,8 +97,3 @@ class FullPasses:
 
     def _bar(self) -> Bar:
         return Bar(self.progress, "full gradient", as_table(self.arrays).n_rows, "row")
-
-
-def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any]) -> float:
-    """The log likelihood of all rows: one pass."""
-    return float(FullPasses(arrays).sum(Posterior.sum_of_rows, posterior, position))

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.core.checks import Progress, seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
@@ -82,16 +82,16 @@ class Trial:
         return self.positions.reshape(-1, self.positions.shape[-1])
 
     @property
+    def away(self) -> np.ndarray:
+        """The same, from their mean."""
+        return self.states - self.states.mean(axis=0)
+
+    @property
     def noise_share(self) -> float:
         """The part of the chains' variance that noise makes up in its loudest direction; 0 where that is not known."""
         if self.noise is None:
             return 0.0
         return self.design.amplification * loudest(self.noise) / self.design.source.batch_size
-
-    @property
-    def is_loud(self) -> bool:
-        """Whether the noise where the chains are is well above what the rows were chosen for."""
-        return self.noise_share > LOUD * NOISE
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,14 @@ class Adaptation:
 
     def sampler(self, design: Design) -> Sampler:
         """The sampler that a design describes."""
-        settings = design.settings | {"seed": seed_number(jax.random.key_data(self.root))}
+        settings = {
+            "stepsize": design.eps,
+            "minibatch_size": design.source.batch_size,
+            "n_rows": design.source.n_rows,
+            "rows": design.source.kind,
+            "precondition": "laplace" if design.whitening.dense else "diagonal",
+            "seed": seed_number(jax.random.key_data(self.root)),
+        }
         return Sampler("sample", design.kernel, design.source, self.problem.position, start_of(design), settings)
 
     def adapt(self, survey: Survey) -> Trial:
@@ -134,7 +141,7 @@ class Adaptation:
         design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
         trial = self.attempt(design, 0, told)
         while (complaint := variance_complaint(trial)) is not None:
-            if trial.round == ROUNDS and trial.is_loud:
+            if trial.round == ROUNDS and noise_complaint(trial) is not None:
                 return self.fall_back(survey.whitening, trial.decisions, f"after {ROUNDS} rounds {complaint}")
             if trial.round == ROUNDS:
                 return replace(trial, decisions=unsettled(trial.decisions, complaint))
@@ -142,15 +149,31 @@ class Adaptation:
         return self.tuned(trial)
 
     def again(self, trial: Trial, complaint: str) -> Trial:
-        """Another round, from what a trial showed."""
-        number, centre = trial.round + 1, self.recentred(trial)
+        """Another round, from what a trial showed: with scales by the chains' covariance, drawn towards those before as long as
+        the draws are few.
+        """
+        number, whitening, every, away = trial.round + 1, trial.design.whitening, trial.states, trial.away
+        effective, d = len(every) / trial.autocorrelation, every.shape[1]
+        trust = effective / (effective + d)
+        if whitening.dense:
+            stretch = np.linalg.cholesky(trust * np.cov(every.T).reshape(d, d) + (1 - trust) * np.eye(d))
+            whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ stretch, whitening.origin)
+            away = away @ np.linalg.inv(stretch).T
+        else:
+            scale = np.sqrt(trust * every.var(axis=0) + (1 - trust))
+            factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
+            whitening, away = replace(whitening, factor=factor), away / scale
         told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; centre, scales and rows were renewed.")
-        stretch, whitening = self.rescaled(trial)
-        away = trial.states - trial.states.mean(axis=0)
-        away = away / stretch if stretch.ndim == 1 else away @ np.linalg.inv(stretch).T
-        whitening, seed = replace(whitening, origin=centre.position), self.seed + 10 * number
-        design = control_variates(self.pilot, centre, whitening, self.chains, seed, trial.design, some(away))
-        return self.attempt(design, number, told)
+        return self.attempt(self._about_mean(trial, whitening, away, self.seed + 10 * number), number, told)
+
+    def _about_mean(self, trial: Trial, whitening: Whitening, away: np.ndarray, seed: int) -> Design:
+        """A design with its centre at the chains' mean, which takes a pass over the data, and rows by where they went."""
+        before, problem = trial.design, self.problem
+        z = split(jnp.asarray(trial.states.mean(axis=0), float), before.whitening.zero())
+        passes = FullPasses(problem.table, self.progress)
+        centre = ControlVariate().init(problem.posterior, before.whitening.leave(z), passes)
+        whitening = replace(whitening, origin=centre.position)
+        return control_variates(self.pilot, centre, whitening, self.chains, seed, before, some(away))
 
     def slower(self, trial: Trial) -> Trial:
         """The same design with half the step, tried anew: for chains that left after their trial."""
@@ -217,35 +240,12 @@ class Adaptation:
         points = some(positions.reshape(-1, positions.shape[-1]))
         return self.pilot.noise(design.whitening, points, design.choice, self.seed + 7).drawn
 
-    def recentred(self, trial: Trial) -> Centre:
-        """A centre at the chains' mean: one pass over the data."""
-        whitening = trial.design.whitening
-        z = split(jnp.asarray(trial.states.mean(axis=0), float), whitening.zero())
-        passes = FullPasses(self.problem.table, self.progress)
-        return ControlVariate().init(self.problem.posterior, whitening.leave(z), passes)
-
-    def rescaled(self, trial: Trial) -> tuple[np.ndarray, Whitening]:
-        """Scales by the chains' covariance, drawn towards those before as long as the draws are few; and the matrix (or
-        its diagonal) by which the variables before are stretched to give the new ones.
-        """
-        every, whitening = trial.states, trial.design.whitening
-        effective, d = len(every) / trial.autocorrelation, every.shape[1]
-        trust = effective / (effective + d)
-        if not whitening.dense:
-            scale = np.sqrt(trust * every.var(axis=0) + (1 - trust))
-            factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
-            return scale, replace(whitening, factor=factor)
-        stretch = np.linalg.cholesky(trust * np.cov(every.T).reshape(d, d) + (1 - trust) * np.eye(d))
-        return stretch, dense_whitening(np.asarray(whitening.factor, np.float64) @ stretch, whitening.origin)
-
     def tuned(self, trial: Trial) -> Trial:
         """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""
         if not trial.design.centred:
             return trial
-        before, centre = trial.design, self.recentred(trial)
-        whitening = replace(before.whitening, origin=centre.position)
-        states = some(trial.states - trial.states.mean(axis=0))
-        design = control_variates(self.pilot, centre, whitening, self.chains, self.seed + 5, before, states)
+        before = trial.design
+        design = self._about_mean(trial, before.whitening, trial.away, self.seed + 5)
         if design.source.batch_size == before.source.batch_size and design.eps == before.eps and design.centred:
             sampler = trial.sampler.with_source(design.source, start_of(design))
         else:
@@ -268,7 +268,7 @@ def start_of(design: Design) -> Given:
 
 def noise_complaint(trial: Trial) -> str | None:
     """What is wrong with the noise where the chains were, or None."""
-    if not trial.is_loud:
+    if trial.noise_share <= LOUD * NOISE:
         return None
     return f"minibatch noise made up {trial.noise_share:.0%} of the variance where the chains went, not {NOISE:.0%}"
 

@@ -82,12 +82,15 @@ class Design:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known."""
+        """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known.
+
+        The curvature of a direction is 1 behind a dense whitening; behind one by scales it may be as little as 0.
+        """
 
         def all_of_it(value: float) -> PyTree:
             return tree_map(lambda x: jnp.asarray(value, x.dtype), self.whitening.zero())
 
-        dynamics = BAOA(all_of_it(self.friction), curvature_of(self.whitening), corrected=self.centred)
+        dynamics = BAOA(all_of_it(self.friction), float(self.whitening.dense), corrected=self.centred)
         gradient = Whitened(ControlVariate() if self.centred else Minibatch())
         return Kernel(self.posterior, gradient, dynamics, Schedule(all_of_it(self.eps)))
 
@@ -98,17 +101,6 @@ class Design:
     @property
     def centred(self) -> bool:
         return isinstance(self.est_state.inner, Centre)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """For the record of a result."""
-        return {
-            "stepsize": self.eps,
-            "minibatch_size": self.source.batch_size,
-            "n_rows": self.source.n_rows,
-            "rows": self.source.kind,
-            "precondition": "laplace" if self.whitening.dense else "diagonal",
-        }
 
     def packed(self) -> dict[str, Any]:
         """For a checkpoint: without the data, the model and what follows from the rest."""
@@ -199,7 +191,11 @@ def plain_gradients(posterior: Posterior, table: Table, whitening: Whitening, se
     Scales from the curvature's diagonal, the step from its largest eigenvalue, the friction from the noise.
     """
     n_rows, n = posterior.n_rows, min(PLAIN_ROWS, posterior.n_rows)
-    scales = on_the_diagonal(whitening)
+    scales = whitening
+    if whitening.dense:
+        inverse = np.linalg.inv(np.asarray(whitening.factor, np.float64))
+        given = 1 / np.sqrt(np.sum(inverse**2, axis=0))  # the standard deviations of each number given the others
+        scales = replace(whitening, factor=split(jnp.asarray(given, float), whitening.origin), dense=False)
     scales = shrunk(scales, largest_curvature(posterior, table, scales, seed))
     per_row = Pilot(posterior, table, centred=False).noise(scales, np.zeros((1, size(scales.origin))), None, seed).drawn
     variance, eps = per_row / n * (1 - n / n_rows), PLAIN_STEP
@@ -225,13 +221,8 @@ def _design(
         f"The step is {math.sqrt(eps):.2g}, in variables in which the posterior's steepest direction has standard deviation 1 "
         f"({kind}), and the momentum loses {friction:.0%} of itself per step.",
     )
-    amplification = float(noise_amplification(eps, friction, curvature_of(state.whitening)))
+    amplification = float(noise_amplification(eps, friction, float(state.whitening.dense)))
     return Design(posterior, source, state, variance, amplification, eps, friction, choice, told)
-
-
-def curvature_of(whitening: Whitening) -> float:
-    """What all directions have behind a dense whitening; behind one by scales, what the flattest may have."""
-    return 1.0 if whitening.dense else 0.0
 
 
 def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP) -> tuple[float, int, str]:
@@ -255,7 +246,7 @@ def largest_curvature(posterior: Posterior, table: Table, whitening: Whitening, 
     """The largest eigenvalue of the curvature in the variables of a whitening, by power iteration on some rows."""
     rows = subsample(table, POWER_ROWS, seed)
     scale = posterior.n_rows / rows.total_rows
-    times, prior = compiled(_curvature_times, posterior), compiled(_prior_times, posterior)
+    times, prior = (compiled(_curvature_times, posterior, name) for name in ("sum_of_rows", "log_density_prior"))
     v = np.random.default_rng(seed).standard_normal(size(whitening.origin))
     value = 1.0
     for _ in range(POWER_ITERATIONS):
@@ -265,14 +256,10 @@ def largest_curvature(posterior: Posterior, table: Table, whitening: Whitening, 
     return max(value, 1e-3)
 
 
-def _curvature_times(posterior: Posterior, whitening: Whitening, z: jax.Array, rows: Rows) -> jax.Array:
-    zero = whitening.zero()
-    return curvature_times(partial(whitened(posterior, whitening).sum_of_rows, rows=rows), zero, split(z, zero))
-
-
-def _prior_times(posterior: Posterior, whitening: Whitening, z: jax.Array) -> jax.Array:
-    zero = whitening.zero()
-    return curvature_times(whitened(posterior, whitening).log_density_prior, zero, split(z, zero))
+def _curvature_times(posterior: Posterior, density: str, whitening: Whitening, z: jax.Array, *rows: Rows) -> jax.Array:
+    """Minus the Hessian at the centre of a log density of the posterior, by its name, times a vector."""
+    log_density, zero = getattr(whitened(posterior, whitening), density), whitening.zero()
+    return curvature_times(lambda z: log_density(z, *rows), zero, split(z, zero))
 
 
 def loudest(noise: np.ndarray) -> float:
@@ -283,12 +270,3 @@ def loudest(noise: np.ndarray) -> float:
 def shrunk(whitening: Whitening, steepest: float) -> Whitening:
     """A whitening by scales, all of them smaller, so that the steepest direction has curvature 1."""
     return replace(whitening, factor=tree_map(lambda s: s / math.sqrt(steepest), whitening.factor))
-
-
-def on_the_diagonal(whitening: Whitening) -> Whitening:
-    """The standard deviations of each number given the others, as a whitening."""
-    if not whitening.dense:
-        return whitening
-    inverse = np.linalg.inv(np.asarray(whitening.factor, np.float64))
-    given = 1 / np.sqrt(np.sum(inverse**2, axis=0))
-    return replace(whitening, factor=split(jnp.asarray(given, float), whitening.origin), dense=False)

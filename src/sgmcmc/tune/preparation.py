@@ -125,12 +125,8 @@ def warn_of_distance(distance: float) -> None:
 
 @dataclass(frozen=True)
 class Preparation:
-    """A look at the posterior at set-up, and what follows from it.
-
-    Attributes:
-        survey: the mode and the curvature there; None where nothing asked for them.
-        whitening: the change of variables, if any.
-        choice: how rows are drawn, where that is by importance.
+    """A look at the posterior at set-up, and what follows from it: a survey, where something asked for it, the change of
+    variables, if any, and how rows are drawn, where that is by importance.
     """
 
     pilot: Pilot
@@ -196,14 +192,8 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a sampler may ask for at set-up.
-
-    Attributes:
-        precondition: as the user gave it.
-        own: the user's own whitening, if that is what it is.
-        importance: whether rows are to be drawn by how much they matter.
-        auto: whether the step size is to be chosen.
-        centred: whether the estimator needs a centre.
+    """What a sampler may ask for at set-up: a `precondition` as the user gave it, with the user's `own` whitening if it is one;
+    rows drawn by how much they matter; an automatic step size; and a centre for its estimator.
     """
 
     precondition: Any
