@@ -93,11 +93,10 @@ def pilot_gradients(stages: Stages) -> int:
 def surveyed(rows: dict[str, np.ndarray], stages: Stages) -> Any:
     """The mode and the curvature there."""
     from reproduction.models import logistic_regression as model
-    from sgmcmc.samplers.composing import check_problem
+    from sgmcmc.run.request import Problem
     from sgmcmc.tune.survey import take_survey
 
-    posterior, arrays, position = check_problem(model.log_lik, rows, start(), model.log_prior, None)
-    return take_survey(posterior, arrays, position, 1, stages)
+    return take_survey(Problem.of(model.log_lik, rows, start(), model.log_prior), 1, stages)
 
 
 def by_laplace() -> dict[str, Any]:

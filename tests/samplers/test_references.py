@@ -111,7 +111,7 @@ def test_sample_gives_the_reference_of_covertype(tmp_path, monkeypatch):
     draws = np.concatenate([fit["bias"][..., None], fit["beta"]], axis=-1)
     assert not covertype_complaints(estimated(draws), reference)
     problem = Problem.of(log_lik, data, start, log_prior)
-    survey = take_survey(problem.posterior, problem.table, problem.position, 1, False)
+    survey = take_survey(problem, 1, False)
     mode, covariance = survey.centre.position, np.linalg.inv(survey.precision)
     by_laplace = exact(join(mode), covariance)
     bias_first = replace(by_laplace, mean=np.roll(by_laplace.mean, 1), sd=np.roll(by_laplace.sd, 1))

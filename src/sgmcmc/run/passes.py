@@ -27,9 +27,9 @@ BLOCK_BYTES = 4 << 20
 
 
 @lru_cache(maxsize=64)
-def compiled(function: Callable[..., Any], posterior: Posterior, static: int | None = None) -> Callable[..., Any]:
-    """`function(posterior, ...)`, compiled once for a posterior; `static` counts the argument after it that is no array."""
-    return jax.jit(partial(function, posterior), static_argnums=static)
+def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) -> Callable[..., Any]:
+    """`function(posterior, *fixed, ...)`, compiled once for these; what is left to give are arrays."""
+    return jax.jit(partial(function, posterior, *fixed))
 
 
 def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows]:
@@ -50,9 +50,7 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 
 def look_over(table: Table, progress: Progress) -> Table:
-    """A table all of whose numbers are known to be finite: what is not in memory is read once, unless its writer did that."""
-    if table.checked:
-        return table
+    """A table all of whose numbers are known to be finite: what is not in memory is read once."""
     rows = max(1, BLOCK_BYTES // max(1, table.row_bytes))
     with Bar(progress, "checking rows", table.n_rows, "row") as bar:
         for start in range(0, table.n_rows, rows):
@@ -99,8 +97,3 @@ class FullPasses:
 
     def _bar(self) -> Bar:
         return Bar(self.progress, "full gradient", as_table(self.arrays).n_rows, "row")
-
-
-def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any]) -> float:
-    """The log likelihood of all rows: one pass."""
-    return float(FullPasses(arrays).sum(Posterior.sum_of_rows, posterior, position))

@@ -1,6 +1,7 @@
 """A look at the posterior before sampling: its mode, its full gradient there, its curvature."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,20 @@ from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
 from sgmcmc.run.passes import FullPasses, compiled, full_sum
+from sgmcmc.run.request import Problem
 from sgmcmc.tune.mode import LARGEST_DENSE, TOLERANCE, as_tree, find_mode, fisher_information, keeps_climbing, prior_curvature
+
+HESSIAN_WORK = 4e9
+"""Rows × d² that the dense Hessian may cost; with more rows a subsample gives the correlations and all rows the scales."""
+
+ROUNDING = 1e-6
+"""Of a likelihood's curvature scaled to a unit diagonal: what float32 rows cannot tell from nothing."""
+
+INDEFINITE = 1e-2
+"""A negative eigenvalue of the scaled curvature beyond this is no rounding: the point is a saddle, or off the mode."""
+
+OPEN = 1e-12
+"""Scaled precision below which neither rows nor prior say anything about a direction."""
 
 
 @packable
@@ -42,83 +56,62 @@ class Survey:
         return whitening_of(self.precision, self.centre.position)
 
 
-def take_survey(
-    posterior: Posterior, arrays: Table, start: PyTree, seed: int, progress: Progress, diagonal: bool = False
-) -> Survey:
+def take_survey(problem: Problem, seed: int, progress: Progress, diagonal: bool = False) -> Survey:
     """Mode, full gradient, curvature: bounded work, and an error where there is no posterior to sample."""
-    mode = find_mode(posterior, arrays, start, seed, progress)
-    if not mode.converged and keeps_climbing(posterior, arrays, start, mode.position):
+    posterior, table, start = problem.posterior, problem.table, problem.position
+    mode = find_mode(posterior, table, start, seed, progress)
+    if not mode.converged and keeps_climbing(posterior, table, start, mode.position):
         raise SgmcmcError(
             "the log posterior keeps rising without end along a line from the starting values: the posterior has no mode, and is "
             "probably improper. Data that a plane separates do this to a logistic regression with a flat prior. Give a proper "
             "log_prior, such as lambda params: -0.5 * (params['beta'] ** 2).sum()"
         )
-    centre = ControlVariate().init(posterior, mode.position, FullPasses(arrays, progress))
-    centre = replace(centre, distance=jnp.asarray(mode.distance, float), converged=jnp.asarray(mode.converged))
-    precision, kind = curvature_at(posterior, arrays, mode.position, seed, progress, diagonal)
-    if not mode.converged and kind == "hessian":  # a perfect fit has no Fisher information, yet a Hessian
+    centre = ControlVariate().init(posterior, mode.position, FullPasses(table, progress))
+    precision, kind = curvature_at(posterior, table, mode.position, seed, progress, diagonal)
+    distance, converged = mode.distance, mode.converged
+    if not converged and kind == "hessian":  # a perfect fit has no Fisher information, yet a Hessian
         slope = flat(centre.gradient) + flat(posterior.prior_gradient(mode.position))
         distance = float(slope @ np.linalg.solve(precision, slope)) / len(slope)
-        centre = replace(centre, distance=jnp.asarray(distance, float), converged=jnp.asarray(distance < TOLERANCE))
+        converged = distance < TOLERANCE
+    centre = replace(centre, distance=jnp.asarray(distance, float), converged=jnp.asarray(converged))
     return Survey(centre, precision, kind, mode.passes)
 
 
 def curvature_at(
-    posterior: Posterior, arrays: Table, position: PyTree, seed: int, progress: Progress, diagonal: bool
+    posterior: Posterior, table: Table, position: PyTree, seed: int, progress: Progress, diagonal: bool
 ) -> tuple[np.ndarray, str]:
     """The posterior's precision at a point, and whether it is the Hessian or the Fisher information."""
-    d, names = size(position), number_names(position)
-    dense = d <= LARGEST_DENSE and not diagonal
-    fisher = compiled(fisher_information, posterior, 2)
-    prior = np.asarray(compiled(prior_curvature, posterior, 1)(position, dense), np.float64)
+    names, dense = number_names(position), size(position) <= LARGEST_DENSE and not diagonal
+    prior = np.asarray(compiled(prior_curvature, posterior, dense)(position), np.float64)
     with Bar(progress, "curvature", posterior.n_rows, "row") as bar:
-
-        def information(dense: bool) -> np.ndarray:
-            return full_sum(lambda rows: fisher(position, rows, dense), arrays, bar, extra=8 * d)
-
         if not dense:
-            total = information(False) + prior
+            total = _information(posterior, False, position, table, bar) + prior
             if not (total > 0).all():
                 raise open_direction([names[int(np.argmin(total))]])
             return total, "fisher"
-        likelihood = _hessian(posterior, arrays, position, seed, bar, information)
-        kind = "hessian"
+        likelihood, kind = _hessian(posterior, position, table, seed, bar), "hessian"
         if is_indefinite(likelihood, prior):
-            likelihood, kind = information(True), "fisher"
+            likelihood, kind = _information(posterior, True, position, table, bar), "fisher"
     return with_floor(likelihood, prior, names), kind
 
 
-def _hessian(posterior: Posterior, arrays: Table, position: PyTree, seed: int, bar: Bar, information) -> np.ndarray:
+def _information(posterior: Posterior, dense: bool, position: PyTree, table: Table, bar: Bar | None = None) -> np.ndarray:
+    return full_sum(partial(compiled(fisher_information, posterior, dense), position), table, bar, extra=8 * size(position))
+
+
+def _hessian(posterior: Posterior, position: PyTree, table: Table, seed: int, bar: Bar) -> np.ndarray:
     """-∇² of the log likelihood. From a subsample where all rows would cost too much; then all of them give the diagonal's
     scale, since a column that is rare (three rows of a million) is not in a subsample.
     """
     d = size(position)
-    hessian = compiled(negative_hessian, posterior)
-    used = subsample(arrays, hessian_rows(posterior.n_rows, d), seed)
-    count = used.total_rows
-    total = full_sum(lambda rows: hessian(position, rows), used, bar, extra=16 * d)
+    used = subsample(table, hessian_rows(posterior.n_rows, d), seed)
+    total = full_sum(partial(compiled(negative_hessian, posterior), position), used, bar, extra=16 * d)
     total = (total + total.T) / 2
-    if count == posterior.n_rows:
+    if used.total_rows == posterior.n_rows:
         return total
-    fisher = compiled(fisher_information, posterior, 2)
-    seen = full_sum(lambda rows: fisher(position, rows, False), used, extra=8 * d)
-    every = information(False)
+    seen, every = _information(posterior, False, position, used), _information(posterior, False, position, table, bar)
     stretch = np.sqrt(np.where(seen > 0, every / np.where(seen > 0, seen, 1), 0.0))
-    missed = np.where(seen > 0, 0.0, every)
-    return total * np.outer(stretch, stretch) + np.diag(missed)
-
-
-HESSIAN_WORK = 4e9
-"""Rows × d² that the dense Hessian may cost; with more rows a subsample gives the correlations and all rows the scales."""
-
-ROUNDING = 1e-6
-"""Of a likelihood's curvature scaled to a unit diagonal: what float32 rows cannot tell from nothing."""
-
-INDEFINITE = 1e-2
-"""A negative eigenvalue of the scaled curvature beyond this is no rounding: the point is a saddle, or off the mode."""
-
-OPEN = 1e-12
-"""Scaled precision below which neither rows nor prior say anything about a direction."""
+    return total * np.outer(stretch, stretch) + np.diag(np.where(seen > 0, 0.0, every))
 
 
 def open_direction(names: list[str]) -> SgmcmcError:
