@@ -520,7 +520,7 @@ def test_a_finished_folder_needs_no_lock(table, tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("sgmcmc.core.locks.locked", refuse)
+    monkeypatch.setattr("sgmcmc.core.files.locked", refuse)
     assert convert(table, tmp_path / "rows", progress=False).checksum == rows.checksum
     with pytest.raises(SgmcmcError, match="Permission denied"):
         convert(table, tmp_path / "rows", progress=False, overwrite=True)

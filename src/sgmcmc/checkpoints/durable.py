@@ -14,9 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.files import DamagedFileError, checked_json, replacing
+from sgmcmc.core.files import DamagedFileError, checked_json, locked, replacing
 from sgmcmc.core.files import write_json as write_json
-from sgmcmc.core.locks import locked
 
 BLOCK_BYTES = 4 << 20
 SPEC = "spec"

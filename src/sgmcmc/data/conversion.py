@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, SgmcmcError
-from sgmcmc.core.files import DamagedFileError, checked_json, draft_of, sync_folder, write_json
-from sgmcmc.core.locks import alone, lock_of
+from sgmcmc.core.files import DamagedFileError, alone, checked_json, draft_of, lock_of, sync_folder, write_json
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
