@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import quote
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.checkpoints.drawfiles import DrawFile
