@@ -10,8 +10,7 @@ from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import Bar
 from sgmcmc.data.columns import ColumnChoice, check_columns, check_dtype, wanted
 from sgmcmc.data.conversion import Conversion
-from sgmcmc.data.raw_data import FORMATS, find_raw_data
-from sgmcmc.data.readers import Options
+from sgmcmc.data.readers import FORMATS, Options, find_raw_data
 from sgmcmc.data.shuffle import SHUFFLE_SEED
 from sgmcmc.rows.files import FileColumn, LoadedFolder, RowFolder, load, open_rows
 from sgmcmc.rows.files import verify as verify_rows

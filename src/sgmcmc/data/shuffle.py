@@ -7,7 +7,6 @@ cut into ranges; the rows of one range, a slice of every run, fit in memory and 
 
 import math
 import mmap
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,19 +70,19 @@ class SpilledRows:
 
     def __init__(self, path: Path, runs: Runs, n_rows: int) -> None:
         self._path, self._runs, self._n_rows = path, runs, n_rows
-        self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        found = os.fstat(self._file).st_size
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by `close`)
+        found = path.stat().st_size
         if found != runs.end(n_rows):
             self.close()
             raise SgmcmcError(
                 f"{path} has {found:,} bytes, {runs.end(n_rows):,} were on record: it was changed from outside; "
                 "convert again with overwrite=True"
             )
-        self._map = mmap.mmap(self._file, found, access=mmap.ACCESS_READ)
+        self._map = mmap.mmap(self._file.fileno(), found, access=mmap.ACCESS_READ)
 
     def close(self) -> None:
         """No more reading."""
-        os.close(self._file)
+        self._file.close()
 
     def in_range(self, number: int, n_ranges: int) -> tuple[int, Iterator[tuple[str, np.ndarray]]]:
         """How many rows have their keys in this range, and each array's, in order."""
@@ -122,11 +121,12 @@ class SpilledRows:
         return out
 
     def _read(self, view: memoryview, offset: int) -> None:
+        self._file.seek(offset)
         while len(view):
-            part = os.pread(self._file, len(view), offset) if hasattr(os, "pread") else self._map[offset : offset + len(view)]
-            if not part:
+            count = self._file.readinto(view)
+            if not count:
                 raise SgmcmcError(
-                    f"{self._path} ends at byte {offset:,}: it was changed from outside; convert again with overwrite=True"
+                    f"{self._path} ends at byte {self._file.tell():,}: it was changed from outside; "
+                    "convert again with overwrite=True"
                 )
-            view[: len(part)] = part
-            view, offset = view[len(part) :], offset + len(part)
+            view = view[count:]

@@ -15,9 +15,6 @@ from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement
 from sgmcmc.rows.header import row_file, size
 
-REREAD = 2**24
-"""Bytes read at once where a file is read again for its checksum."""
-
 
 class GrowingFile:
     """A file that is written at its end. It starts with the bytes that were on record, whatever was written after those."""
@@ -25,7 +22,7 @@ class GrowingFile:
     def __init__(self, path: Path, start: int = 0, hashed: bool = False) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-        self._digest = hashlib.sha256() if hashed else None
+        self._digest = None
         try:
             if os.fstat(self._file).st_size < start:
                 raise SgmcmcError(
@@ -34,7 +31,9 @@ class GrowingFile:
                 )
             os.ftruncate(self._file, start)
             os.lseek(self._file, start, os.SEEK_SET)
-            self._hash_again(start)
+            if hashed:
+                with open(path, "rb") as file:
+                    self._digest = hashlib.file_digest(file, "sha256")
         except BaseException:
             self.close()
             raise
@@ -59,15 +58,6 @@ class GrowingFile:
     def close(self) -> None:
         """No more writing."""
         os.close(self._file)
-
-    def _hash_again(self, n_bytes: int) -> None:
-        if self._digest is None:
-            return
-        with open(self.path, "rb") as file:
-            while n_bytes > 0:
-                block = file.read(min(REREAD, n_bytes))
-                self._digest.update(block)
-                n_bytes -= len(block)
 
 
 class Collected:
