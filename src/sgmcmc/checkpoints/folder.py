@@ -71,14 +71,10 @@ class RunFolder(FolderPlace):
         params: PyTree = None,
         allow_version_change: bool = False,
     ) -> RunFolder:
-        """Begin a run in a folder, or go on with the one there, if it is the same.
+        """Begin a run in a folder, which is made if it is not there, or go on with the one in it, if it is the same.
 
-        Args:
-            path: a folder, made if it is not there.
-            fingerprint: what the run depends on, from `sgmcmc.checkpoints.fingerprint`.
-            seed: a whole number or a JAX key; None takes the recorded one, or draws one.
-            params: the user's parameters; how they are built is recorded.
-            allow_version_change: go on with a run of other versions of the software, and record that.
+        It is the same by its `fingerprint`; `allow_version_change` goes on with a run of other versions of the software, and
+        records that. Without a `seed` it is the recorded one, or drawn. Of `params` it is recorded how they are built.
         """
         folder = Path(path).expanduser().absolute()
         with _usable(folder):

@@ -108,9 +108,8 @@ def settle(block: Columns, chosen: ColumnChoice | None, dtype: Any, place: Place
             raise InputError(f"{place.name}: array {name!r} has rows of shape {shape}, which hold nothing")
     if isinstance(dtype, Mapping) and (unknown := [name for name in dtype if name not in columns]):
         raise InputError(f"dtype is for {_listed(unknown)}; the arrays are {_listed(names)}")
-    return Arrangement(
-        columns, {name: _dtype(name, part, block, dtype, place) for name, part in columns.items()}, shapes, everything
-    )
+    dtypes = {name: _dtype(name, part, block, dtype) for name, part in columns.items()}
+    return Arrangement(columns, dtypes, shapes, everything)
 
 
 def wanted(chosen: ColumnChoice | None) -> list[str] | None:
@@ -176,12 +175,8 @@ def _columns(block: Columns, chosen: ColumnChoice | None, place: Place) -> tuple
     return columns, any(part is ... for part in chosen.values())
 
 
-def _dtype(name: str, part: str | list[str], block: Columns, dtype: Any, place: Place) -> np.dtype:
-    columns = _several(part)
-    for column in columns:
-        if block[column].dtype.kind not in "biuf":
-            raise _not_numbers(block[column], column, place)
-    kinds = {block[column].dtype.kind for column in columns}
+def _dtype(name: str, part: str | list[str], block: Columns, dtype: Any) -> np.dtype:
+    kinds = {block[column].dtype.kind for column in _several(part)}
     natural = "float32" if "f" in kinds else "bool" if kinds == {"b"} else "int32"
     if isinstance(dtype, Mapping):
         natural = dtype.get(name, natural)

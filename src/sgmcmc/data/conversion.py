@@ -6,6 +6,7 @@ Data are on the disk before the bookmark says so; on the next attempt whatever l
 import contextlib
 import itertools
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,8 +19,7 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
 from sgmcmc.data.readers import Options, RawData, libsvm_table, most_features
-from sgmcmc.data.shuffle import Runs, SpilledRows
-from sgmcmc.data.writing import Collected, GrowingFile, check_space, row_files, write_failure
+from sgmcmc.data.writing import Collected, GrowingFile, Runs, SpilledRows, check_space, row_files, write_failure
 from sgmcmc.rows.header import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
 SPILL = "shuffling.tmp"
@@ -207,8 +207,8 @@ class Conversion:
         assert arrangement is not None
         runs, row_bytes = Runs(arrangement, mark.run_rows), sum(arrangement.row_bytes.values())
         check_space(self.folder, (mark.rows - mark.rows_sorted) * row_bytes)
-        if not mark.ranges:
-            mark = replace(mark, ranges=runs.ranges_for(mark.rows, self.memory))
+        if not mark.ranges:  # half of the memory is for the rows as read, half for the rows in order
+            mark = replace(mark, ranges=max(1, math.ceil(2 * mark.rows * runs.row_bytes / self.memory)))
         with (
             row_files(self.folder, arrangement, mark.rows_sorted) as files,
             contextlib.closing(SpilledRows(self.folder / SPILL, runs, mark.rows)) as spilled,
@@ -216,10 +216,11 @@ class Conversion:
         ):
             bar.update(mark.rows_sorted * row_bytes)
             for number in range(mark.ranges_done, mark.ranges):
-                count, arrays = spilled.in_range(number, mark.ranges)
-                for name, rows in arrays:
+                count = 0
+                for name, rows in spilled.in_range(number, mark.ranges):
                     files[name].append(rows)
                     files[name].sync()
+                    count = len(rows)
                 mark = self._noted(replace(mark, ranges_done=number + 1, rows_sorted=mark.rows_sorted + count))
                 bar.update(count * row_bytes)
             return self._noted(replace(mark, checksums={name: file.sha256() for name, file in files.items()}))

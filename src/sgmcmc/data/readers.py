@@ -141,13 +141,10 @@ def _format_of(path: Path) -> str:
     if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"
     if plain.suffix not in SUFFIXES or path.is_dir() != (plain.suffix == ".zarr"):
-        what = "is a folder" if path.is_dir() else "has a name that does not tell its format"
-        hint = (
-            "give a pattern such as 'folder/*.parquet'"
-            if path.is_dir()
-            else f"say format=, one of {', '.join(map(repr, FORMATS))}"
-        )
-        raise InputError(f"{path} {what}; {hint}")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; give a pattern such as 'folder/*.parquet'")
+        known = ", ".join(map(repr, FORMATS))
+        raise InputError(f"{path} has a name that does not tell its format; say format=, one of {known}")
     return SUFFIXES[plain.suffix]
 
 
