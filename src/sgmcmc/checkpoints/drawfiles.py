@@ -133,7 +133,7 @@ class DrawFile:
         try:
             for start in range(0, count, at_once):
                 stop = min(start + at_once, count)
-                self._write(self._position(self.filled + start), [leaf[start:stop] for leaf in rows], stop - start)
+                self._write(self.filled + start, [leaf[start:stop] for leaf in rows], stop - start)
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file.fileno(), length)
@@ -149,17 +149,14 @@ class DrawFile:
         """Wait until all draws are on disk."""
         os.fsync(self._file.fileno())
 
-    def _write(self, position: int, leaves: Sequence[np.ndarray], count: int) -> None:
+    def _write(self, draw: int, leaves: Sequence[np.ndarray], count: int) -> None:
         records = np.zeros(count, self._layout.record)
         for name, leaf in zip(self._layout.record.names or (), leaves, strict=True):
             records[name] = leaf
-        rest = records.view(np.uint8).data
+        rest, position = records.view(np.uint8).data, len(self._layout.header) + draw * records.itemsize
         while rest:
             written = os.pwrite(self._file.fileno(), rest, position)
             rest, position = rest[written:], position + written
-
-    def _position(self, draw: int) -> int:
-        return len(self._layout.header) + draw * self._layout.record.itemsize
 
     def _failure(self, error: OSError) -> SgmcmcError:
         return write_failure(self.path, error, self.path.parent, self.committed)

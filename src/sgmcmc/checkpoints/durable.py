@@ -9,16 +9,14 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.files import DamagedFileError, checked_json, replacing
+from sgmcmc.core.files import DamagedFileError, checked_json, locked, replacing
 from sgmcmc.core.files import write_json as write_json
-from sgmcmc.core.locks import locked
 
-BLOCK_BYTES = 4 << 20
 SPEC = "spec"
 SEAL = b"blake2b:"
 """What an npz file ends with, before the checksum of everything else. Readers of zip files look past it."""
@@ -51,8 +49,7 @@ def write_arrays(path: Path, spec: dict[str, Any], arrays: Sequence[np.ndarray],
     with replacing(path, previous) as file:
         np.savez(file, **named)
         file.seek(0)
-        digest = _digest(file)
-        file.write(SEAL + digest)
+        file.write(SEAL + _digest(file))
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
@@ -74,11 +71,8 @@ def _contents(path: Path) -> bytes:
         raise DamagedFileError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _digest(file: BinaryIO) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    while block := file.read(BLOCK_BYTES):
-        digest.update(block)
-    return digest.hexdigest().encode()
+def _digest(file: Any) -> bytes:
+    return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest().encode()
 
 
 class FolderLock:

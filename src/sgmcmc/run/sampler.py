@@ -20,8 +20,7 @@ from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, centre
 from sgmcmc.algorithms.kernel import Estimator, Kernel, Motion, normals
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
-from sgmcmc.checkpoints.saving import check_keeps
+from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.progress import Bar

@@ -24,8 +24,7 @@ from sgmcmc.algorithms.gradients.saga import SAGA
 from sgmcmc.algorithms.gradients.whitened import Whitened
 from sgmcmc.algorithms.kernel import Dynamics, Estimator, Kernel
 from sgmcmc.checkpoints.fingerprint import of_value
-from sgmcmc.checkpoints.places import Nowhere, Place
-from sgmcmc.checkpoints.saving import check_keeps
+from sgmcmc.checkpoints.places import Nowhere, Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size
