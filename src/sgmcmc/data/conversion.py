@@ -21,7 +21,7 @@ from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settl
 from sgmcmc.data.raw_data import RawData
 from sgmcmc.data.shuffle import Runs, SpilledRows
 from sgmcmc.data.writing import Collected, GrowingFile, check_space, row_files, write_failure
-from sgmcmc.rows.header import HEADER, PROGRESS, ArrayEntry, Header, write_header
+from sgmcmc.rows.files import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
 SPILL = "shuffling.tmp"
 

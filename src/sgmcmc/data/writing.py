@@ -13,7 +13,7 @@ import numpy as np
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement
-from sgmcmc.rows.header import row_file, size
+from sgmcmc.rows.files import row_file, size
 
 REREAD = 2**24
 """Bytes read at once where a file is read again for its checksum."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Dataset
-from sgmcmc.rows.files import AnyFolder, FileColumn, open_rows
+from sgmcmc.rows.files import FileColumn, AnyFolder, open_rows
 from sgmcmc.rows.gathering import take_rows
 
 LARGE_SHARE = 1 / 4
