@@ -18,9 +18,9 @@ import numpy as np
 
 from sgmcmc.algorithms.kernel import Dynamics, Motion
 from sgmcmc.algorithms.laws import STABLE, Directions, added_by_step, inflation
-from sgmcmc.core.checks import check_callable, check_choice, check_count
+from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, SgmcmcError, SgmcmcWarning, describe
-from sgmcmc.core.progress import Bar, Progress, check_progress
+from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, State, flat, shapes, split
 from sgmcmc.results.result import Result
 from sgmcmc.run.sampler import Sampler
@@ -160,7 +160,8 @@ def check_sampler(
     Traceback (most recent call last):
     sgmcmc.testing.ContractError: sampler breaks 1 of 1 contracts ...
     """
-    check_callable("setup", setup, "sgmcmc.sgld_setup")
+    if not callable(setup):
+        raise InputError(f"setup is {describe(setup)}; expected a function such as sgmcmc.sgld_setup")
     check_count("n_iters", n_iters)
     chosen = _chosen(checks)
     bench = _Bench(setup, options, variance, stepsize, n_iters)

@@ -9,7 +9,7 @@ import scipy.stats
 
 import sgmcmc
 from sgmcmc.rows import sources, table
-from sgmcmc.rows.pool import UNIFORM_SHARE, draw_pool
+from sgmcmc.rows.importance import UNIFORM_SHARE, draw_pool
 from sgmcmc.rows.table import check_dataset
 from sgmcmc.run import passes
 from sgmcmc.tune import pilot

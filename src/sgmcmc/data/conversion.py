@@ -20,7 +20,7 @@ from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
 from sgmcmc.data.readers import Options, RawData, libsvm_table, most_features
 from sgmcmc.data.writing import Collected, GrowingFile, Runs, SpilledRows, check_space, row_files, write_failure
-from sgmcmc.rows.header import HEADER, PROGRESS, ArrayEntry, Header, write_header
+from sgmcmc.rows.files import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
 SPILL = "shuffling.tmp"
 

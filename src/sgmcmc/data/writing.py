@@ -22,7 +22,7 @@ import numpy as np
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement
-from sgmcmc.rows.header import row_file, size
+from sgmcmc.rows.files import row_file, size
 
 SHUFFLE_SEED = 20180512
 KEY = np.dtype("<u8")

@@ -17,8 +17,7 @@ from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import State, size, split, tree_map
 from sgmcmc.problem.whitening import Whitening
-from sgmcmc.results.diagnostics import autocorrelation_time, flat_draws
-from sgmcmc.results.inflation import direction_inflation
+from sgmcmc.results.diagnostics import autocorrelation_time, direction_inflation, flat_draws
 from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions

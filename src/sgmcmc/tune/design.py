@@ -25,8 +25,7 @@ from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.results.words import Decisions
-from sgmcmc.rows.importance import Importance
-from sgmcmc.rows.pool import Pool
+from sgmcmc.rows.importance import Importance, Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
 from sgmcmc.rows.table import Table, usual_rows
 from sgmcmc.run.passes import compiled, full_sum

@@ -17,8 +17,7 @@ from sgmcmc.core.trees import Rows, flat, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.rows.gathering import gather_all
-from sgmcmc.rows.importance import Importance, mixed
-from sgmcmc.rows.pool import Pool, draw_pool
+from sgmcmc.rows.importance import Importance, Pool, draw_pool, mixed
 from sgmcmc.rows.table import Table
 from sgmcmc.run.passes import all_rows, compiled
 
