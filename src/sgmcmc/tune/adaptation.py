@@ -113,7 +113,7 @@ class Adaptation:
 
     def unpacked(self, packed: dict[str, Any]) -> Trial:
         """A trial from a checkpoint."""
-        design = Design.unpacked(packed["design"], self.problem.posterior, self.problem.table)
+        design = Design.unpacked(self.problem.posterior, self.problem.table, **packed["design"])
         return Trial(**{**packed, "design": design, "sampler": self.sampler(design)})
 
     def sampler(self, design: Design) -> Sampler:
@@ -237,8 +237,7 @@ class Adaptation:
         """The noise per single row where the chains are."""
         if not design.centred:
             return None
-        points = some(positions.reshape(-1, positions.shape[-1]))
-        return self.pilot.noise(design.whitening, points, design.choice, self.seed + 7).drawn
+        return self.pilot.noise(design.whitening, some(positions), design.choice, self.seed + 7).drawn
 
     def tuned(self, trial: Trial) -> Trial:
         """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""
@@ -283,8 +282,9 @@ def variance_complaint(trial: Trial) -> str | None:
     return None
 
 
-def some(states: np.ndarray) -> np.ndarray:
-    """As many states as the noise is measured at, from all over the chains."""
+def some(positions: np.ndarray) -> np.ndarray:
+    """As many positions as the noise is measured at, from all over the chains."""
+    states = positions.reshape(-1, positions.shape[-1])
     count = NOISE_POINTS if states.shape[1] <= MOST_PAIRED else FEW_POINTS
     return states[np.linspace(0, len(states) - 1, count).astype(int)]
 

@@ -164,12 +164,11 @@ class Preparation:
         eps = float(f"{0.995 * largest_step(dynamics, with_rows(rows), ALLOWED):.3g}")  # three digits, never above
         predicted = inflation(dynamics, eps, with_rows(rows))
         worst = float(predicted[np.argmax(np.abs(predicted - 1))])
-        told = told.and_then(
-            "stepsize",
-            eps,
+        sentence = (
             f"The step size is {eps:.3g}, the largest that adds at most {ALLOWED:.0%} to any variance of a Gaussian with the "
-            "posterior's curvature at its mode.",
+            "posterior's curvature at its mode."
         )
+        told = told.and_then("stepsize", eps, sentence)
         told = told.and_then("predicted_inflation", worst, f"There, no variance is further off than {worst:.3f} times the truth.")
         return eps, rows, told
 

@@ -131,11 +131,8 @@ def hessian_rows(n_rows: int, dimension: int) -> int:
 
 def negative_hessian(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
     """-∇²Σℓ over a block of rows, as a matrix."""
-
-    def gradient(x: jax.Array) -> jax.Array:
-        return flat(jax.grad(posterior.sum_of_rows)(split(x, position), rows))
-
-    return -jax.jacfwd(gradient)(flat(position))
+    gradient = jax.grad(posterior.sum_of_rows)
+    return -jax.jacfwd(lambda x: flat(gradient(split(x, position), rows)))(flat(position))
 
 
 def is_indefinite(likelihood: np.ndarray, prior: np.ndarray) -> bool:
