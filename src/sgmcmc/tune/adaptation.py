@@ -27,8 +27,7 @@ from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
 from sgmcmc.tune.design import NOISE, Design, control_variates, loudest, plain_gradients
-from sgmcmc.tune.pilot import FEW_POINTS, NOISE_POINTS, Pilot
-from sgmcmc.tune.survey import Survey, dense_whitening
+from sgmcmc.tune.survey import FEW_POINTS, NOISE_POINTS, Pilot, Survey, dense_whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
 PLAIN_WARM_UP = 2500
@@ -149,9 +148,7 @@ class Adaptation:
         return self.tuned(trial)
 
     def again(self, trial: Trial, complaint: str) -> Trial:
-        """Another round, from what a trial showed: with scales by the chains' covariance, drawn towards those before as long as
-        the draws are few.
-        """
+        """Another round, by what a trial showed: scales from its covariance, drawn towards those before while draws are few."""
         number, whitening, every, away = trial.round + 1, trial.design.whitening, trial.states, trial.away
         effective, d = len(every) / trial.autocorrelation, every.shape[1]
         trust = effective / (effective + d)

@@ -30,8 +30,7 @@ from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
 from sgmcmc.rows.table import Table, usual_rows
 from sgmcmc.run.passes import compiled, full_sum
 from sgmcmc.tune.mode import curvature_times
-from sgmcmc.tune.pilot import Choice, Pilot, posterior_points
-from sgmcmc.tune.survey import dense_whitening
+from sgmcmc.tune.survey import Choice, Pilot, dense_whitening, posterior_points
 
 packable(Pool)
 
@@ -79,14 +78,12 @@ class Design:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known.
-
-        The curvature of a direction is 1 behind a dense whitening; behind one by scales it may be as little as 0.
-        """
+        """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known."""
 
         def all_of_it(value: float) -> PyTree:
             return tree_map(lambda x: jnp.asarray(value, x.dtype), self.whitening.zero())
 
+        # The curvature of all directions is 1 behind a dense whitening; behind one by scales it may be as little as 0.
         dynamics = BAOA(all_of_it(self.friction), float(self.whitening.dense), corrected=self.centred)
         gradient = Whitened(ControlVariate() if self.centred else Minibatch())
         return Kernel(self.posterior, gradient, dynamics, Schedule(all_of_it(self.eps)))
