@@ -78,7 +78,7 @@ class Design:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known."""
+        """BAOA with one step size and one friction for all directions; noise is corrected for where it is known everywhere."""
 
         def all_of_it(value: float) -> PyTree:
             return tree_map(lambda x: jnp.asarray(value, x.dtype), self.whitening.zero())
