@@ -11,8 +11,18 @@ import sgmcmc
 from sgmcmc.rows.importance import Importance, mixed
 from sgmcmc.run.request import Problem
 from sgmcmc.tune import survey as curvature
-from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
-from sgmcmc.tune.survey import curvature_at, is_indefinite, open_direction, take_survey, whitening_of, with_floor
+from sgmcmc.tune.survey import (
+    MOST_POINTS,
+    NOISE_POINTS,
+    Pilot,
+    curvature_at,
+    is_indefinite,
+    open_direction,
+    posterior_points,
+    take_survey,
+    whitening_of,
+    with_floor,
+)
 
 RNG = np.random.default_rng(3)
 

@@ -23,10 +23,6 @@ class Transform:
 
     bijections: tuple[Any, ...]
 
-    @property
-    def trivial(self) -> bool:
-        return all(bijection is None for bijection in self.bijections)
-
     def to_params(self, position: PyTree) -> PyTree:
         return self._apply(lambda bijection, x: bijection(x), position)
 
@@ -39,8 +35,6 @@ class Transform:
         return sum((jnp.sum(b.log_abs_det_jacobian(x, b(x))) for b, x in pairs if b is not None), start=0.0)
 
     def _apply(self, function: Any, tree: PyTree) -> PyTree:
-        if self.trivial:
-            return tree
         leaves, structure = jax.tree.flatten(tree)
         pairs = zip(self.bijections, leaves, strict=True)
         return jax.tree.unflatten(structure, [x if b is None else function(b, x) for b, x in pairs])
@@ -59,15 +53,14 @@ def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Tra
     unknown = sorted(set(by_name) - set(names))
     if unknown:
         raise InputError(f"constraints names an unknown parameter {unknown[0]!r}; params has {', '.join(names)}")
-    bijections = []
-    for name, value in zip(names, jax.tree.leaves(params), strict=True):
+    bijections: list[Any] = [None] * len(names)
+    for number, (name, value) in enumerate(zip(names, jax.tree.leaves(params), strict=True)):
         constraint = by_name.get(name)
         if constraint is None:
-            bijections.append(None)
             continue
         try:
             inside = bool(jnp.all(constraint(value)))
-            bijection = biject_to(constraint)
+            bijections[number] = biject_to(constraint)
         except (NotImplementedError, TypeError, AttributeError) as error:
             raise InputError(
                 f"constraints[{name!r}] is {describe(constraint)}; expected a constraint with a bijection, "
@@ -77,18 +70,14 @@ def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Tra
             raise InputError(
                 f"params[{name!r}] starts at {describe(value.tolist())}, outside its constraint {constraint}; start it inside"
             )
-        bijections.append(bijection)
     return Transform(tuple(bijections))
 
 
 def _flatten(constraints: Mapping[str, Any], front: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, value in constraints.items():
-        if isinstance(value, Mapping):
-            flat.update(_flatten(value, f"{front}{name}."))
-        else:
-            flat[f"{front}{name}"] = value
-    return flat
+        by_name |= _flatten(value, f"{front}{name}.") if isinstance(value, Mapping) else {f"{front}{name}": value}
+    return by_name
 
 
 @dataclass(frozen=True, eq=False)

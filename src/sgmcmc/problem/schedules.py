@@ -27,9 +27,7 @@ class Schedule:
 
     def at(self, t: Any, position: PyTree) -> PyTree:
         """The step sizes of iteration `t` (the first is 1), a tree like `position`."""
-        if self.function is None:
-            return self.constant
-        return spread(self.function(t), position)
+        return self.constant if self.function is None else spread(self.function(t), position)
 
     def weight(self, t: Any, position: PyTree) -> jax.Array:
         """What the draw of iteration `t` counts for in an average: its step size, averaged over the parameters."""

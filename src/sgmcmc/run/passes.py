@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,8 +19,6 @@ from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks
 from sgmcmc.rows.table import Stratum, Table, as_table, check_block
 from sgmcmc.run.hosts import sum_over_processes
-
-Item = TypeVar("Item")
 
 BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
@@ -39,8 +37,8 @@ def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows
     return every if table.in_memory else ahead(every)
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, each made by a thread while the one before is in use."""
+def ahead(items: Iterator[Rows]) -> Iterator[Rows]:
+    """The same rows, each block read by a thread while the one before is in use."""
     end: Any = object()
     with ThreadPoolExecutor(1, thread_name_prefix="sgmcmc-rows") as thread:
         upcoming = thread.submit(next, items, end)
@@ -82,9 +80,8 @@ class FullPasses:
 
     def sum(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
         """The sum over all rows, in float64."""
-        program = compiled(function, posterior)
         with self._bar() as bar:
-            return full_sum(lambda rows: program(*arguments, rows), self.arrays, bar)
+            return full_sum(partial(compiled(function, posterior), *arguments), self.arrays, bar)
 
     def each(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
         """What `function` returns for every row, rows on the first axis."""

@@ -37,8 +37,8 @@ class SharedFolder(FolderPlace):
         cls, path: str | os.PathLike[str], fingerprint: Mapping[str, str], seed: Any, params: PyTree, allow_version_change: bool
     ) -> SharedFolder:
         """Process 0 opens it, for a run that depends on what all processes say; what it refuses, all refuse."""
-        told = exchange(json.dumps(dict(fingerprint)).encode(), "what the run depends on")
-        first, *others = (json.loads(message) for message in told)
+        said = exchange(json.dumps(dict(fingerprint)).encode(), "what the run depends on")
+        first, *others = (json.loads(message) for message in said)
         whole = dict(first)
         for number, other in enumerate(others, start=1):
             whole |= {f"{name} of process {number}": text for name, text in other.items() if text != first.get(name)}
@@ -46,11 +46,11 @@ class SharedFolder(FolderPlace):
         def mine() -> RunFolder | None:
             return RunFolder.open(path, whole, seed, params, allow_version_change) if jax.process_index() == 0 else None
 
-        folder, mine_to_tell = together("opening the run's folder", mine), b""
+        folder, told = together("opening the run's folder", mine), b""
         if folder is not None:
             numbers = np.asarray(jax.random.key_data(folder.key)).tolist()
-            mine_to_tell = json.dumps([str(jax.random.key_impl(folder.key)), numbers, folder.version_changes]).encode()
-        kind, numbers, changes = json.loads(from_first(mine_to_tell, "the recorded seed"))
+            told = json.dumps([str(jax.random.key_impl(folder.key)), numbers, folder.version_changes]).encode()
+        kind, numbers, changes = json.loads(from_first(told, "the recorded seed"))
         key = jax.random.wrap_key_data(jnp.asarray(np.asarray(numbers, np.uint32)), impl=kind)
         return cls(folder, Path(path).expanduser().absolute(), key, changes)
 
@@ -125,8 +125,7 @@ class Follower:
             pass
         if self.filled:
             warn(f"the draws are with process 0: {self.path} cannot be seen from here")
-        axis = self._axis
-        return tree_map(lambda x: np.empty((*x.shape[:axis], 0, *x.shape[axis:]), x.dtype), self._like)
+        return tree_map(lambda x: np.empty((*x.shape[: self._axis], 0, *x.shape[self._axis :]), x.dtype), self._like)
 
 
 class _NothingError(Exception):

@@ -26,8 +26,7 @@ from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
 from sgmcmc.tune.design import NOISE, Design, control_variates, loudest, plain_gradients
-from sgmcmc.tune.pilot import FEW_POINTS, NOISE_POINTS, Pilot
-from sgmcmc.tune.survey import Survey, dense_whitening
+from sgmcmc.tune.survey import FEW_POINTS, NOISE_POINTS, Pilot, Survey, dense_whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
 PLAIN_WARM_UP = 2500
@@ -112,7 +111,7 @@ class Adaptation:
 
     def unpacked(self, packed: dict[str, Any]) -> Trial:
         """A trial from a checkpoint."""
-        design = Design.unpacked(packed["design"], self.problem.posterior, self.problem.table)
+        design = Design.unpacked(self.problem.posterior, self.problem.table, **packed["design"])
         return Trial(**{**packed, "design": design, "sampler": self.sampler(design)})
 
     def sampler(self, design: Design) -> Sampler:
@@ -148,9 +147,7 @@ class Adaptation:
         return self.tuned(trial)
 
     def again(self, trial: Trial, complaint: str) -> Trial:
-        """Another round, from what a trial showed: with scales by the chains' covariance, drawn towards those before as long as
-        the draws are few.
-        """
+        """Another round, by what a trial showed: scales from its covariance, drawn towards those before while draws are few."""
         number, whitening, every, away = trial.round + 1, trial.design.whitening, trial.states, trial.away
         effective, d = len(every) / trial.autocorrelation, every.shape[1]
         trust = effective / (effective + d)
@@ -236,8 +233,7 @@ class Adaptation:
         """The noise per single row where the chains are."""
         if not design.centred:
             return None
-        points = some(positions.reshape(-1, positions.shape[-1]))
-        return self.pilot.noise(design.whitening, points, design.choice, self.seed + 7).drawn
+        return self.pilot.noise(design.whitening, some(positions), design.choice, self.seed + 7).drawn
 
     def tuned(self, trial: Trial) -> Trial:
         """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""
@@ -282,8 +278,9 @@ def variance_complaint(trial: Trial) -> str | None:
     return None
 
 
-def some(states: np.ndarray) -> np.ndarray:
-    """As many states as the noise is measured at, from all over the chains."""
+def some(positions: np.ndarray) -> np.ndarray:
+    """As many positions as the noise is measured at, from all over the chains."""
+    states = positions.reshape(-1, positions.shape[-1])
     count = NOISE_POINTS if states.shape[1] <= MOST_PAIRED else FEW_POINTS
     return states[np.linspace(0, len(states) - 1, count).astype(int)]
 

@@ -5,7 +5,6 @@ number of rows or their scaling. What is left to choose is the number of rows pe
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -30,8 +29,7 @@ from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
 from sgmcmc.rows.table import Table, usual_rows
 from sgmcmc.run.passes import compiled, full_sum
 from sgmcmc.tune.mode import curvature_times
-from sgmcmc.tune.pilot import Choice, Pilot, posterior_points
-from sgmcmc.tune.survey import dense_whitening
+from sgmcmc.tune.survey import Choice, Pilot, dense_whitening, posterior_points
 
 packable(Pool)
 
@@ -50,8 +48,6 @@ MOST_WORK = 500_000
 
 PLAIN_ROWS, PLAIN_STEP, LEAST_FRICTION = 512, 0.25, 0.02
 POWER_ROWS, POWER_ITERATIONS = 20_000, 30
-PACKED = ("est_state", "variance", "amplification", "eps", "friction", "decisions")
-"""What of a design goes into a checkpoint as it is."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +77,12 @@ class Design:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known.
-
-        The curvature of a direction is 1 behind a dense whitening; behind one by scales it may be as little as 0.
-        """
+        """BAOA with one step size and one friction for all directions; noise is corrected for where it is known everywhere."""
 
         def all_of_it(value: float) -> PyTree:
             return tree_map(lambda x: jnp.asarray(value, x.dtype), self.whitening.zero())
 
+        # The curvature of all directions is 1 behind a dense whitening; behind one by scales it may be as little as 0.
         dynamics = BAOA(all_of_it(self.friction), float(self.whitening.dense), corrected=self.centred)
         gradient = Whitened(ControlVariate() if self.centred else Minibatch())
         return Kernel(self.posterior, gradient, dynamics, Schedule(all_of_it(self.eps)))
@@ -104,17 +98,16 @@ class Design:
     def packed(self) -> dict[str, Any]:
         """For a checkpoint: without the data, the model and what follows from the rest."""
         choice = {"probabilities": self.choice.probabilities} if isinstance(self.choice, Importance) else self.choice
-        own = {name: getattr(self, name) for name in PACKED}
+        own = {name: getattr(self, name) for name in ("est_state", "variance", "amplification", "eps", "friction", "decisions")}
         return {**own, "batch_size": self.source.batch_size, "rows": self.source.kind, "choice": choice}
 
     @classmethod
-    def unpacked(cls, packed: Mapping[str, Any], posterior: Posterior, table: Table) -> Self:
-        """From a checkpoint."""
-        choice, n = packed["choice"], packed["batch_size"]
+    def unpacked(cls, posterior: Posterior, table: Table, batch_size: int, rows: str, choice: Any, **own: Any) -> Self:
+        """From what was in a checkpoint."""
         if isinstance(choice, dict):
             choice = Importance(table, choice["probabilities"])
-        source = make_source(table, n, packed["rows"]) if choice is None else choice.source(n)
-        return cls(posterior, source, choice=choice, **{name: packed[name] for name in PACKED})
+        source = make_source(table, batch_size, rows) if choice is None else choice.source(batch_size)
+        return cls(posterior, source, choice=choice, **own)
 
     def halved(self) -> Self:
         """The same design with half the step."""
@@ -159,12 +152,9 @@ def control_variates(
         whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ vectors, whitening.origin)
         per_row = np.maximum(values, 0)
     gain = loudest(alike) / max(noise, 1e-30)
-    told = Decisions().and_then(
-        "minibatch_size",
-        n,
-        f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; "
-        + (f"drawn alike, about {gain:.3g} times as many would be needed." if gain > 1.05 else "here they are much alike."),
-    )
+    alone = f"drawn alike, about {gain:.3g} times as many would be needed." if gain > 1.05 else "here they are much alike."
+    sentence = f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; {alone}"
+    told = Decisions().and_then("minibatch_size", n, sentence)
     if isinstance(choice, Pool):
         told = told + price(choice, noise)
     state = WhitenedState(whitening, whitened_centre(centre, whitening))
@@ -174,14 +164,13 @@ def control_variates(
 def price(pool: Pool, noise: float) -> Decisions:
     """What drawing the rows once instead of always anew costs, given the noise per single row in its loudest direction."""
     shift = math.sqrt(noise / pool.size)
-    return Decisions().and_then(
-        "pool",
-        shift,
+    sentence = (
         f"The data are too large to draw from at every step: {pool.size:,} of the {pool.n_rows:,} rows were drawn once, by how "
         f"much they matter, and the chains draw from those, each from its own {pool.size // pool.chains:,}. That shifts the "
         f"posterior mean by at most about {shift:.2g} posterior standard deviations (in the worst direction, as a standard "
-        "deviation over pools).",
+        "deviation over pools)."
     )
+    return Decisions().and_then("pool", shift, sentence)
 
 
 def plain_gradients(posterior: Posterior, table: Table, whitening: Whitening, seed: int, why: str) -> Design:
@@ -214,12 +203,11 @@ def _design(
 ) -> Design:  # fmt: skip
     """The design with a step size and a friction, and the sentence on these."""
     kind = "all correlations removed" if state.whitening.dense else "each parameter divided by its own scale"
-    told = told.and_then(
-        "stepsize",
-        eps,
+    sentence = (
         f"The step is {math.sqrt(eps):.2g}, in variables in which the posterior's steepest direction has standard deviation 1 "
-        f"({kind}), and the momentum loses {friction:.0%} of itself per step.",
+        f"({kind}), and the momentum loses {friction:.0%} of itself per step."
     )
+    told = told.and_then("stepsize", eps, sentence)
     amplification = float(noise_amplification(eps, friction, float(state.whitening.dense)))
     return Design(posterior, source, state, variance, amplification, eps, friction, choice, told)
 
@@ -232,13 +220,11 @@ def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP)
 
     n = min(n_rows, max(FEWEST_ROWS, math.ceil(needed(step))))
     most = max(FEWEST_ROWS, MOST_WORK // dimension)
-    because = f"enough to keep their noise at {NOISE:.0%} of the variance, which is then corrected for"
     if n <= most or 2 * n >= n_rows <= 2 * most:
-        return step, n, because
-    eps = step
-    while needed(eps) > most:
-        eps *= 0.9
-    return eps, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"
+        return step, n, f"enough to keep their noise at {NOISE:.0%} of the variance, which is then corrected for"
+    while needed(step) > most:
+        step *= 0.9
+    return step, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"
 
 
 def largest_curvature(posterior: Posterior, table: Table, whitening: Whitening, seed: int) -> float:
@@ -247,12 +233,10 @@ def largest_curvature(posterior: Posterior, table: Table, whitening: Whitening, 
     scale = posterior.n_rows / rows.total_rows
     times, prior = (compiled(_curvature_times, posterior, name) for name in ("sum_of_rows", "log_density_prior"))
     v = np.random.default_rng(seed).standard_normal(size(whitening.origin))
-    value = 1.0
     for _ in range(POWER_ITERATIONS):
         z = jnp.asarray(v / np.linalg.norm(v), float)
         v = scale * full_sum(partial(times, whitening, z), rows) + np.asarray(prior(whitening, z), np.float64)
-        value = float(np.linalg.norm(v))
-    return max(value, 1e-3)
+    return max(float(np.linalg.norm(v)), 1e-3)
 
 
 def _curvature_times(posterior: Posterior, density: str, whitening: Whitening, z: jax.Array, *rows: Rows) -> jax.Array:

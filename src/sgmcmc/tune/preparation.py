@@ -30,8 +30,7 @@ from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Begun, FromParams
 from sgmcmc.tune.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.tune.mode import find_mode
-from sgmcmc.tune.pilot import Pilot, posterior_points
-from sgmcmc.tune.survey import Survey, dense_whitening, take_survey
+from sgmcmc.tune.survey import Pilot, Survey, dense_whitening, posterior_points, take_survey
 
 SEARCH_CHAIN = 2**31 - 1
 """The chain number whose random numbers serve the search: no real chain has it."""
@@ -63,14 +62,13 @@ class Surveyed:
         return self.centre.position
 
     def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
-        estimator, posterior, whitening = kernel.estimator, kernel.posterior, self.whitening
+        estimator, posterior, whitening, inner = kernel.estimator, kernel.posterior, self.whitening, self.centre
         if isinstance(estimator, Whitened) and whitening is not None:
             estimator, posterior = estimator.inner, whitened(posterior, whitening)
-        if estimator.centred:
-            assert self.centre is not None
-            inner = self.centre if whitening is None else whitened_centre(self.centre, whitening)
-        else:
+        if not estimator.centred:
             inner = estimator.init(posterior, self.position, FullPasses(source.arrays, progress))
+        elif whitening is not None and inner is not None:
+            inner = whitened_centre(inner, whitening)
         return Begun(self.position, inner if whitening is None else WhitenedState(whitening, inner))
 
 
@@ -164,12 +162,11 @@ class Preparation:
         eps = float(f"{0.995 * largest_step(dynamics, with_rows(rows), ALLOWED):.3g}")  # three digits, never above
         predicted = inflation(dynamics, eps, with_rows(rows))
         worst = float(predicted[np.argmax(np.abs(predicted - 1))])
-        told = told.and_then(
-            "stepsize",
-            eps,
+        sentence = (
             f"The step size is {eps:.3g}, the largest that adds at most {ALLOWED:.0%} to any variance of a Gaussian with the "
-            "posterior's curvature at its mode.",
+            "posterior's curvature at its mode."
         )
+        told = told.and_then("stepsize", eps, sentence)
         told = told.and_then("predicted_inflation", worst, f"There, no variance is further off than {worst:.3f} times the truth.")
         return eps, rows, told
 
