@@ -81,15 +81,12 @@ class FolderLock:
     def __init__(self, path: Path) -> None:
         file = locked(path)
         if file is None:
-            raise SgmcmcError(f"{_holder(path)} running in {path.parent}; wait for it, or use another folder")
+            owner = ""
+            with suppress(OSError):  # Windows lets nobody else read a locked file
+                owner = path.read_text().strip()
+            who = "this process already is" if owner == str(os.getpid()) else f"another process ({owner or 'starting'}) is"
+            raise SgmcmcError(f"{who} running in {path.parent}; wait for it, or use another folder")
         with suppress(OSError):  # only for the message above
             os.ftruncate(file, 0)
             os.write(file, f"{os.getpid()}\n".encode())
         self.release = weakref.finalize(self, os.close, file)
-
-
-def _holder(path: Path) -> str:
-    owner = ""
-    with suppress(OSError):  # Windows lets nobody else read a locked file
-        owner = path.read_text().strip()
-    return "this process already is" if owner == str(os.getpid()) else f"another process ({owner or 'starting'}) is"

@@ -120,8 +120,7 @@ class _Packer:
         if jnp.issubdtype(array.dtype, jax.dtypes.extended) or array.dtype.hasobject:
             raise _refusal(array, place)
         kind = "scalar" if isinstance(array, np.generic) else "jax" if isinstance(array, jax.Array) else "numpy"
-        plain = np.asarray(array)
-        dtype = plain.dtype
+        plain, dtype = np.asarray(array), array.dtype
         foreign = dtype.isbuiltin == 2  # bfloat16 and its like, of which np.save would forget the name
         self.arrays.append(plain.view(f"u{dtype.itemsize}") if foreign else plain)
         return {"array": len(self.arrays) - 1, "dtype": dtype.name if foreign else None, "kind": kind}
@@ -131,8 +130,7 @@ class _Unpacker:
     """Reads a tree that `_Packer` wrote down."""
 
     def __init__(self, outlines: Sequence[Any], arrays: Sequence[np.ndarray], likes: Sequence[PyTree]) -> None:
-        self._outlines, self._arrays = outlines, arrays
-        self._likes = dict(enumerate(likes))
+        self._outlines, self._arrays, self._likes = outlines, arrays, dict(enumerate(likes))
 
     def unpack(self, node: Any) -> Any:
         if not isinstance(node, dict):
