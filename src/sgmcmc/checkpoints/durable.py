@@ -9,7 +9,6 @@ import errno
 import hashlib
 import io
 import json
-import math
 import os
 import weakref
 from collections.abc import Sequence
@@ -126,14 +125,12 @@ class Layout:
     @cached_property
     def record(self) -> np.dtype:
         """The leaves side by side, each where its numbers are aligned."""
-        dtypes, offsets, end, widest = [jnp.dtype(name) for name, _ in self.leaves], [], 0, 1
-        for dtype, (_, shape) in zip(dtypes, self.leaves, strict=True):
-            offsets.append(_round_up(end, dtype.alignment))
-            end, widest = offsets[-1] + dtype.itemsize * math.prod(shape), max(widest, dtype.alignment)
-        formats = [(dtype, shape) for dtype, (_, shape) in zip(dtypes, self.leaves, strict=True)]
-        names = [str(number) for number in range(len(formats))]
-        whole = {"names": names, "formats": formats, "offsets": offsets, "itemsize": _round_up(max(end, 1), widest)}
-        return np.dtype(whole)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        formats = [(jnp.dtype(name), shape) for name, shape in self.leaves]
+        whole: Any = {"names": [str(number) for number in range(len(formats))], "formats": formats}
+        aligned = np.dtype(whole, align=True)
+        if aligned.itemsize == 0:  # records without numbers are counted too
+            return np.dtype(whole | {"itemsize": aligned.alignment})
+        return aligned
 
     @cached_property
     def header(self) -> bytes:
