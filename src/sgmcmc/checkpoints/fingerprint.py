@@ -41,10 +41,9 @@ def fingerprint(
 
     Args:
         dataset: as in `of_data`.
-        functions: what the chains climb: the function and its arguments (or their shapes), the first of which it is
-            differentiated by; a function of None, such as a prior left out, is just that.
-        values: everything else: numbers, text, None, trees of them, constraints, and objects without functions in them. Give
-            those with functions, such as schedules, as texts made by `of_value`.
+        functions: what the chains climb: the function (or None) and its arguments or their shapes, the first of which it is
+            differentiated by.
+        values: everything else that `of_value` takes without arguments. Give what has functions in it as texts made by that.
     """
     data = {f"{DATA}.{name}" if name else DATA: text for name, text in of_data(dataset).items()}
     traced = {

@@ -26,8 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.checkpoints.drawfiles import DrawFile
-from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays, write_failure, write_json
+from sgmcmc.checkpoints.durable import DrawFile, FolderLock, read_arrays, write_arrays, write_failure
 from sgmcmc.checkpoints.fingerprint import VERSIONS, differences
 from sgmcmc.checkpoints.packing import outline, pack, unpack
 from sgmcmc.checkpoints.places import FolderPlace
@@ -47,7 +46,7 @@ from sgmcmc.checkpoints.reading import (
 )
 from sgmcmc.core.checks import as_key, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
-from sgmcmc.core.files import sync_folder
+from sgmcmc.core.files import DamagedFileError, sync_folder, write_json
 from sgmcmc.core.trees import PyTree
 
 

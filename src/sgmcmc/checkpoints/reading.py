@@ -13,11 +13,10 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from sgmcmc.checkpoints.drawfiles import read_draws, whole_draws
-from sgmcmc.checkpoints.durable import DamagedFileError, read_arrays, read_json
+from sgmcmc.checkpoints.durable import read_arrays, read_draws, read_json, whole_draws
 from sgmcmc.checkpoints.packing import unpack
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
-from sgmcmc.core.files import replacing
+from sgmcmc.core.files import DamagedFileError, replacing
 from sgmcmc.core.trees import PyTree
 from sgmcmc.results.result import Record, Result, assemble
 

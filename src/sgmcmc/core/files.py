@@ -112,7 +112,12 @@ def alone(path: Path, doing: str, progress: Progress) -> Iterator[None]:
     try:
         yield
     finally:
-        _remove(file, handle)
+        if sys.platform == "win32":  # files that are open cannot be removed there, so nobody loses a lock
+            os.close(handle)
+        with suppress(OSError):
+            file.unlink()
+        if sys.platform != "win32":  # only now, or somebody who just got the lock would lose it
+            os.close(handle)
 
 
 def lock_of(path: Path) -> Path:
@@ -147,14 +152,3 @@ def _is_named(file: Path, handle: int) -> bool:
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(handle), file.stat())
     return False
-
-
-def _remove(file: Path, handle: int) -> None:
-    if sys.platform == "win32":  # files that are open cannot be removed there, so nobody loses a lock
-        os.close(handle)
-        with suppress(OSError):
-            file.unlink()
-    else:  # while it is locked, or somebody who just got the lock would lose it
-        with suppress(OSError):
-            file.unlink()
-        os.close(handle)

@@ -121,11 +121,10 @@ def wanted(chosen: ColumnChoice | None) -> list[str] | None:
 
 def check_columns(chosen: Any) -> ColumnChoice | None:
     """`columns` as it may be."""
-    expected = (
-        'expected a dict such as {"X": ["a", "b"], "y": "label"}, or {"X": ..., "y": "label"} with ... for all other columns'
-    )
     if chosen is None:
         return None
+    example = '{"X": ["a", "b"], "y": "label"}, or {"X": ..., "y": "label"} with ... for all other columns'
+    expected = f"expected a dict such as {example}"
     if not isinstance(chosen, Mapping) or not chosen or not all(isinstance(name, str) and name for name in chosen):
         raise InputError(f"columns is {describe(chosen)}; {expected}")
     for name, part in chosen.items():

@@ -85,19 +85,13 @@ class Conversion:
         return done and not lock_of(self.folder / PROGRESS).exists()
 
     def _begin(self, overwrite: bool) -> Bookmark | None:
-        """Where to begin; None if all is done."""
+        """Where to begin; None if all is done. Nothing is lost that somebody may want."""
         finished, found = (self.folder / HEADER).exists(), read_bookmark(self.folder)
         same = found is not None and found.call == self.call
         if same and not finished:
             return found
         if same and not overwrite:
             return None
-        self._check_folder(found, finished, overwrite)
-        clear(self.folder)
-        return self._noted(Bookmark(self.call))
-
-    def _check_folder(self, found: Bookmark | None, finished: bool, overwrite: bool) -> None:
-        """Nothing is lost that somebody may want."""
         ours = finished or (self.folder / PROGRESS).exists()
         passing = {draft_of(self.folder / PROGRESS), lock_of(self.folder / PROGRESS)}
         others = [path.name for path in self.folder.iterdir() if path not in passing]
@@ -109,6 +103,8 @@ class Conversion:
                 f"{self.folder} {state} of another call: {differences(found, self.call)}; choose another folder, "
                 "or say overwrite=True to replace what is there"
             )
+        clear(self.folder)
+        return self._noted(Bookmark(self.call))
 
     def _read_all(self, mark: Bookmark) -> Bookmark:
         """All rows into the spill file, or into the arrays' files where they are not shuffled."""

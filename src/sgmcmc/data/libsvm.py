@@ -64,11 +64,18 @@ def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 def parse(text: bytes, name: str, first_row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Labels; and of each row the number of its features, their numbers from 1, and their values."""
+    import pandas
+
     characters = np.frombuffer(text, np.uint8)
     ends, colons = np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord(":"))
     counts = np.diff(np.searchsorted(colons, ends), prepend=0)
-    numbers = _numbers(text)
-    if numbers is None or len(numbers) != len(ends) + 2 * len(colons):
+    column = BytesIO(text.translate(_SEPARATORS))
+    try:
+        frame = pandas.read_csv(column, header=None, sep="\x01", dtype=np.float64, engine="c", quoting=3, na_filter=False)
+    except ValueError:
+        raise _bad_line(text, name, first_row) from None
+    numbers = frame.to_numpy().ravel()
+    if len(numbers) != len(ends) + 2 * len(colons):
         raise _bad_line(text, name, first_row)
     starts = np.cumsum(2 * counts + 1) - 2 * counts - 1
     features = np.ones(len(numbers), bool)
@@ -81,17 +88,6 @@ def parse(text: bytes, name: str, first_row: int) -> tuple[np.ndarray, np.ndarra
     if not (ascending & (whole >= 1) & (whole == index)).all():
         raise _bad_line(text, name, first_row)
     return numbers[starts], counts, whole, values
-
-
-def _numbers(text: bytes) -> np.ndarray | None:
-    import pandas
-
-    column = BytesIO(text.translate(_SEPARATORS))
-    try:
-        frame = pandas.read_csv(column, header=None, sep="\x01", dtype=np.float64, engine="c", quoting=3, na_filter=False)
-    except ValueError:
-        return None
-    return frame.to_numpy().ravel()
 
 
 def _plain(text: bytes) -> bytes:

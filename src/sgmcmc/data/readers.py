@@ -23,19 +23,13 @@ from sgmcmc.data.columns import Columns
 from sgmcmc.data.libsvm import count_features, read_rows
 
 SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".libsvm": "libsvm",
-    ".svm": "libsvm",
-    ".svmlight": "libsvm",
-    ".zarr": "zarr",
+    "csv": (".csv", ".tsv"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "libsvm": (".libsvm", ".svm", ".svmlight"),
+    "zarr": (".zarr",),
 }
-FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
+FORMATS = tuple(SUFFIXES)
 
 SAMPLED = 16
 """Rows of arrays in memory by which they are known again."""
@@ -140,12 +134,13 @@ def _format_of(path: Path) -> str:
     plain = path.with_suffix("") if path.suffix in (".gz", ".bz2") else path
     if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"
-    if plain.suffix not in SUFFIXES or path.is_dir() != (plain.suffix == ".zarr"):
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; give a pattern such as 'folder/*.parquet'")
-        known = ", ".join(map(repr, FORMATS))
-        raise InputError(f"{path} has a name that does not tell its format; say format=, one of {known}")
-    return SUFFIXES[plain.suffix]
+    found = next((kind for kind, suffixes in SUFFIXES.items() if plain.suffix in suffixes), None)
+    if found is not None and path.is_dir() == (found == "zarr"):
+        return found
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give a pattern such as 'folder/*.parquet'")
+    known = ", ".join(map(repr, FORMATS))
+    raise InputError(f"{path} has a name that does not tell its format; say format=, one of {known}")
 
 
 def _is_path(source: Any) -> bool:

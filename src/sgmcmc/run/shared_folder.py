@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.checkpoints.drawfiles import DrawFile, read_draws, whole_draws
+from sgmcmc.checkpoints.durable import DrawFile, read_draws, whole_draws
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.packing import pack, unpack
 from sgmcmc.checkpoints.places import FolderPlace

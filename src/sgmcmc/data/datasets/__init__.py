@@ -132,10 +132,12 @@ def _check_array(name: str, values: Any) -> np.ndarray:
 
 def _check_test_size(test_size: Any, n_rows: int) -> int:
     expected = f"expected a count from 1 to {n_rows - 1} or a proportion such as 0.1"
-    whole = isinstance(test_size, numbers.Integral) and not isinstance(test_size, bool)
-    if not whole and not (isinstance(test_size, numbers.Real) and 0 < float(test_size) < 1):
+    if isinstance(test_size, numbers.Integral) and not isinstance(test_size, bool):
+        count = int(test_size)
+    elif isinstance(test_size, numbers.Real) and 0 < float(test_size) < 1:
+        count = round(float(test_size) * n_rows)
+    else:
         raise InputError(f"test_size is {describe(test_size)}; {expected}")
-    count = int(test_size) if whole else round(float(test_size) * n_rows)
     if not 0 < count < n_rows:
         raise InputError(f"test_size is {test_size}, {count} of {n_rows} rows, which leaves a part empty; {expected}")
     return count

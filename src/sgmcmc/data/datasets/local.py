@@ -102,12 +102,10 @@ def unpack(packed: bytes, file: DataFile) -> bytes:
 
 def _stamp(files: tuple[DataFile, ...], folder: Path) -> str:
     """What a copy was made from. A file that is changed or damaged later has another size or time, and is checked again."""
-    sources = []
-    for file in files:
-        path = (folder / file.name).resolve()
-        status = path.stat()
-        sources.append([str(path), status.st_size, status.st_mtime_ns, file.sha256])
-    return json.dumps([FORMAT, sources])
+    paths = [(folder / file.name).resolve() for file in files]
+    stats = [path.stat() for path in paths]
+    found = zip(paths, stats, files, strict=True)
+    return json.dumps([FORMAT, [[str(path), stat.st_size, stat.st_mtime_ns, file.sha256] for path, stat, file in found]])
 
 
 def _load(copy: Path, stamp: str, n_arrays: int) -> list[np.ndarray] | None:
