@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from sgmcmc.algorithms.kernel import Estimator, Passes
+from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree, tree_map
 from sgmcmc.problem.posterior import Posterior
 
@@ -42,6 +43,11 @@ class SAGA(Estimator):
     def estimate(
         self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]
     ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+        known = len(jax.tree.leaves(state["table"])[0])
+        if known != posterior.n_rows:  # places in the table are not checked as the chain goes on
+            raise InputError(
+                f"state has SAGA's table of {known} rows for a dataset of {posterior.n_rows}; make a state with init"
+            )
         rows = posterior.row_gradients(position, batch.rows)
         before = tree_map(lambda g: g.at[batch.index].get(mode="promise_in_bounds"), state["table"])
         change = tree_map(jnp.subtract, rows, before)
