@@ -554,8 +554,8 @@ def _composed(
 def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunOptions) -> Result:
     """One request, one setup, one place; what would be refused is refused before there is a folder."""
     asked: dict[str, Any] = dict(options)
-    seed, checkpoint, allow = (asked.pop(name, None) for name in ("seed", "checkpoint", "allow_version_change"))
-    n_chains = asked.pop("n_chains", None)
+    seed, checkpoint, n_chains = (asked.pop(name, None) for name in ("seed", "checkpoint", "n_chains"))
+    allow = asked.pop("allow_version_change", False)
     if n_chains is not None:
         check_count("n_chains", n_chains)
     fields = ("n_iters", "burn_in", "thin", "keep", "diagnose")
@@ -570,7 +570,7 @@ def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunO
         return setup.identity() | {"n_chains": of_value(n_chains)} | request.texts(params)
 
     shared = setup.problem.table.spread
-    with open_place(checkpoint, identity, seed, setup.problem.position, shared, bool(allow)) as place:
+    with open_place(checkpoint, identity, seed, setup.problem.position, shared, allow) as place:
         sampler = setup.build(place)
         begin = partial(sampler.init, place.key, n_chains=n_chains, progress=request.progress)
         return sampler.carry_out(request, place.stage("start", begin, sampler.like), place)
