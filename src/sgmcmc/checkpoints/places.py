@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -156,16 +156,19 @@ class Saver:
     place: Any
     account: Account
 
+    interval: ClassVar[float] = math.inf
+    """Seconds after which a run that goes on is to be saved again."""
+
     def store(self, name: str, keep: Keep, state: State) -> Any:
         """A place for what a keep object hands over."""
-        return keep.store(seen_by(keep, state), self.account.looks, state.chained)
+        return keep.store(seen_by(keep, state), self.account.looks, state.key.ndim == 2)
 
     def resume(self, standing: Standing) -> Standing:
         """Where the run stood when it was last saved, or as it is."""
         return self.place.last or standing
 
     def save(self, standing: Standing, finished: bool) -> None:
-        """Keep it, if it is time, or if the run ends here."""
+        """Keep it."""
         self.place.last = standing
 
 
@@ -174,9 +177,12 @@ class FolderSaver(Saver):
     """Saves a run in a folder."""
 
     place: FolderPlace
-    _last: float = field(default=0.0, init=False)
     _saved: int = field(default=-1, init=False)
     _files: dict[str, Any] = field(default_factory=dict, init=False)
+
+    @property
+    def interval(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]: may be changed as a run goes on
+        return SAVE_SECONDS
 
     def store(self, name: str, keep: Keep, state: State) -> Any:
         """A file for draws; what is no larger than the parameters goes into the checkpoint itself."""
@@ -203,12 +209,11 @@ class FolderSaver(Saver):
         for store, state in zip(standing.stores, saved["stores"], strict=True):
             if state is not None:
                 store.restore(state["of"])
-        self._last, self._saved = time.monotonic(), saved["done"]
+        self._saved = saved["done"]
         return Standing(saved["state"], tuple(saved["carries"]), standing.stores, saved["done"], saved["finite"])
 
     def save(self, standing: Standing, finished: bool) -> None:
-        due = finished or time.monotonic() - self._last >= SAVE_SECONDS
-        if due and standing.done != self._saved:
+        if standing.done != self._saved:
             self._commit(standing)
         if finished:
             self.place.settle()
@@ -230,7 +235,7 @@ class FolderSaver(Saver):
             **self.account.record(standing),
         }
         self.place.commit(contents, self.account.params)
-        self._last, self._saved = time.monotonic(), standing.done
+        self._saved = standing.done
 
 
 def check_keeps(keeps: Mapping[str, Keep], params: PyTree) -> None:

@@ -160,19 +160,26 @@ def check_params(params: Any) -> PyTree:
     leaves = jax.tree.leaves(params)
     if not leaves:
         raise InputError(f"params is {describe(params)}; expected a dict (or any tree) of floats, such as {{'theta': 0.0}}")
-    for leaf_name, leaf in zip(leaf_names(params), leaves, strict=True):
-        name = f"params[{leaf_name!r}]"
-        try:
-            dtype = np.asarray(leaf).dtype
-        except Exception as error:
-            raise InputError(f"{name} is {describe(leaf)}; expected a number or an array of floats") from error
-        if not jnp.issubdtype(dtype, jnp.floating):
-            raise InputError(f"{name} is {describe(leaf)}, not a float; expected floats, such as jnp.asarray({name}, float)")
-        if np.size(leaf) == 0:
-            raise InputError(f"{name} has shape {np.shape(leaf)}, which holds no number; leave it out")
-        if not np.isfinite(np.asarray(leaf, np.float64)).all():
-            raise InputError(f"{name} starts at a value that is not finite; start it at a number")
+    for number, leaf in enumerate(leaves):
+        wrong = _wrong_with(leaf)
+        if wrong is not None:
+            raise InputError(wrong.replace("NAME", f"params[{leaf_names(params)[number]!r}]"))
     return tree_map(lambda x: jnp.array(x, dtype=jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)), params)
+
+
+def _wrong_with(leaf: Any) -> str | None:
+    """What is wrong with a starting value, if anything is."""
+    try:
+        dtype = np.asarray(leaf).dtype
+    except Exception:
+        return f"NAME is {describe(leaf)}; expected a number or an array of floats"
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return f"NAME is {describe(leaf)}, not a float; expected floats, such as jnp.asarray(NAME, float)"
+    if np.size(leaf) == 0:
+        return f"NAME has shape {np.shape(leaf)}, which holds no number; leave it out"
+    if not np.isfinite(np.asarray(leaf, np.float64)).all():
+        return "NAME starts at a value that is not finite; start it at a number"
+    return None
 
 
 def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) -> bool:

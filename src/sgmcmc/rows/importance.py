@@ -156,7 +156,7 @@ class DeviceImportanceRows(ImportanceRows):
         return 8 * self.batch_size
 
     @cached_property
-    def data(self) -> PyTree:
+    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
         return jax.device_put(((self.law.keep, self.law.alias), (whole(self.table), self.weights)))
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:

@@ -34,28 +34,22 @@ class Source:
 
     kind: ClassVar[str]
 
-    @property
-    def strata(self) -> int:
-        """Strata that this process's rows are in; 0 where they are not in strata."""
-        return 0
+    strata: ClassVar[int] = 0
+    """Strata that this process's rows are in; 0 where they are not in strata."""
 
-    @property
-    def all_strata(self) -> int:
-        """Strata of all processes; 0 likewise."""
-        return 0
+    all_strata: ClassVar[int] = 0
+    """Strata of all processes; 0 likewise."""
+
+    data: ClassVar[PyTree] = ()
+    """Arrays handed to the compiled loop as arguments, never captured by it."""
 
     @cached_property
     def table(self) -> Table:
-        return as_table(self.arrays)
+        return self.arrays if isinstance(self.arrays, Table) else as_table(self.arrays)
 
     @property
     def n_rows(self) -> int:
         return self.table.n_rows
-
-    @cached_property
-    def data(self) -> PyTree:
-        """Arrays handed to the compiled loop as arguments, never captured by it."""
-        return ()
 
     @property
     def bytes_per_batch(self) -> int:
@@ -92,7 +86,7 @@ class AllRows(Source):
         return 0
 
     @cached_property
-    def data(self) -> PyTree:
+    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
         return jax.device_put(whole(self.table))
 
     def draw(self, keys: jax.Array) -> PyTree:
@@ -130,7 +124,7 @@ class DeviceRows(Source):
         return 4 * self.batch_size
 
     @cached_property
-    def data(self) -> PyTree:
+    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
         return jax.device_put(whole(self.table))
 
     def draw(self, keys: jax.Array) -> PyTree:
@@ -163,7 +157,7 @@ class WindowRows(Source):
         return np.concatenate([order, order[: self.batch_size - 1]])
 
     @cached_property
-    def data(self) -> PyTree:
+    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
         rows = {name: gather(array, self.order) for name, array in self.arrays.items()}
         return jax.device_put(rows), jax.device_put(self.order)
 

@@ -65,11 +65,11 @@ class StratumRows(Source):
         return self.inner.kind
 
     @property
-    def strata(self) -> int:
+    def strata(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return len(self.parts)
 
     @property
-    def all_strata(self) -> int:
+    def all_strata(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.arrays.count
 
     @property
@@ -82,7 +82,7 @@ class StratumRows(Source):
         return self.inner.bytes_per_batch
 
     @cached_property
-    def data(self) -> PyTree:
+    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
         """What a row of each stratum counts for."""
         return np.asarray([part.n_rows / part.batch_size for part in self.parts.values()], jnp.result_type(float))
 

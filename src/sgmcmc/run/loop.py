@@ -174,9 +174,9 @@ class _Drive:
         self.standing = self._standing(state)
         self.carried = None if self.spread is None else loop.programs.keep_specs(self.keeps, state, self.capacity)[0]
         self.attempted: tuple[PyTree, PyTree] | None = None
-        self.between, self.settled = True, False
-        """Whether the stores fit the state (in the middle of a chunk some may have its draws and others not); whether all is
-        saved."""
+        self.saved, self.between, self.settled = time.monotonic(), True, False
+        """When it was last saved; whether the stores fit the state (in the middle of a chunk some may have its draws and others
+        not); whether it is at its end, and saved."""
 
     def run(self) -> Outcome:
         """All of it, or as much as can be had."""
@@ -234,9 +234,10 @@ class _Drive:
         if steps:  # else the figure is that of the minibatch that ended it
             run.finite = run.finite and math.isfinite(report["log_posterior"])
         self.between, self.attempted = True, report["attempted"] if steps < count else None
-        finished = run.done >= self.total or self.attempted is not None or pace.ended
-        self.saver.save(run, finished)
-        self.settled = finished
+        self.settled = run.done >= self.total or self.attempted is not None or pace.ended
+        if self.settled or time.monotonic() - self.saved >= self.saver.interval:
+            self.saver.save(run, self.settled)
+            self.saved = time.monotonic()
         self.bar.update(steps, log_posterior=report["log_posterior"])
         return upcoming
 
