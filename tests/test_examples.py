@@ -87,6 +87,18 @@ def equinox_network(found, printed):
     assert "95 % interval" in printed
 
 
+@check
+def own_sampler(found, printed):
+    assert all(report.ok for report in found["reports"].values())
+    table = found["out"].summary()
+    assert (np.abs(table["mean"] - found["truth"]) < 4.5 * table["sd"]).all()  # the truth is that of 10,000 rows' posterior
+    assert (table["r_hat"] < 1.02).all()
+    strength = np.asarray(found["out"].final_state.estimator["strength"])
+    assert strength.shape == (4,)  # every chain has learnt its own,
+    assert ((strength > 0.9) & (strength < 1)).all()  # which near the mode is almost all
+    assert printed.count("\nlaw ") == 2
+
+
 @pytest.mark.parametrize("file", CHECKS)
 def test_example_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     if file.startswith("equinox"):

@@ -141,7 +141,7 @@ def test_each_room_says_in_a_sentence_what_it_is_for(name):
 
 PURE_ROOMS = ("problem", "algorithms")
 PURE = {module for module in TREES if room(module) in PURE_ROOMS}
-PURE |= {f"sgmcmc.results.{name}" for name in ("inflation", "stein", "diagnostics")}
+PURE |= {f"sgmcmc.results.{name}" for name in ("stein", "diagnostics")}
 IMPURE = {"jit", "pjit", "print", "open", "input", "time", "tqdm", "threading", "pathlib", "os", "io", "sys", "subprocess"}
 
 

@@ -84,7 +84,7 @@ def survey_gradients(stages: Stages, passes: int, n_rows: int) -> int:
 
 def pilot_gradients(stages: Stages) -> int:
     """Of the row weights, at 16 points and the centre, and of the noise: measured for every design and every trial."""
-    from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, NOISE_ROWS
+    from sgmcmc.tune.survey import MOST_POINTS, NOISE_POINTS, NOISE_ROWS
 
     noise = 2 * stages.bars["row weights"] * NOISE_ROWS * (NOISE_POINTS + 1)
     return (MOST_POINTS + 1) * stages.work["row weights"] + noise
@@ -93,11 +93,10 @@ def pilot_gradients(stages: Stages) -> int:
 def surveyed(rows: dict[str, np.ndarray], stages: Stages) -> Any:
     """The mode and the curvature there."""
     from reproduction.models import logistic_regression as model
-    from sgmcmc.samplers.composing import check_problem
+    from sgmcmc.run.request import Problem
     from sgmcmc.tune.survey import take_survey
 
-    posterior, arrays, position = check_problem(model.log_lik, rows, start(), model.log_prior, None)
-    return take_survey(posterior, arrays, position, 1, stages)
+    return take_survey(Problem.of(model.log_lik, rows, start(), model.log_prior), 1, stages)
 
 
 def by_laplace() -> dict[str, Any]:

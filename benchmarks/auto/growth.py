@@ -80,7 +80,7 @@ def _derivatives(beta: np.ndarray, data: Data) -> tuple[np.ndarray, np.ndarray]:
 def by_sample(n_rows: int, draws: int, seed: int) -> dict[str, Any]:
     """`sample` in a process of its own: variances along the axes of the exact Laplace covariance, and seconds by stage."""
     import sgmcmc
-    from sgmcmc.results.inflation import standard_error
+    from sgmcmc.results.diagnostics import standard_error
 
     say(f"N = {n_rows:,}: data and exact curvature")
     data = synthetic(n_rows)

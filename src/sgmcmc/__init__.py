@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from sgmcmc import algorithms, data
-from sgmcmc.checkpoints.loading import load
+from sgmcmc.checkpoints.reading import load
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.core.trees import Batch, State
 from sgmcmc.data.datasets import get_dataset, train_test_split

@@ -179,7 +179,7 @@ def fault(name):
 def small_steps():
     """Many chunks, and a checkpoint after each."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("sgmcmc.checkpoints.saving.SAVE_SECONDS", 0.0)
+        patched.setattr("sgmcmc.checkpoints.places.SAVE_SECONDS", 0.0)
         patched.setattr("sgmcmc.run.loop.LARGEST_CHUNK", 64)
         patched.setattr("sgmcmc.checkpoints.reading.PAUSE", 0.001)
         yield
@@ -209,7 +209,7 @@ def with_rare_checkpoints(inject):
     """Only the end of the run makes it save."""
 
     def rarely(case):
-        case.patch.setattr("sgmcmc.checkpoints.saving.SAVE_SECONDS", 1000.0)
+        case.patch.setattr("sgmcmc.checkpoints.places.SAVE_SECONDS", 1000.0)
         return inject(case)
 
     return rarely
@@ -732,7 +732,7 @@ def _(case):
 def _(case):
     """A map of a file that became shorter would end the process."""
     case.begin()
-    case.patch.setattr("sgmcmc.checkpoints.saving.SAVE_SECONDS", 1000.0)
+    case.patch.setattr("sgmcmc.checkpoints.places.SAVE_SECONDS", 1000.0)
     with failing(case, "fsync", errno.ENOSPC, "state.npz.tmp"):
         with pytest.raises(SgmcmcError, match="free some space") as first:
             case.go_on()

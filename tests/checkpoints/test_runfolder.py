@@ -16,8 +16,7 @@ import pytest
 from damage import flip, largest_file
 
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
-from sgmcmc.checkpoints.drawfiles import DrawFile, Layout, read_draws
-from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays
+from sgmcmc.checkpoints.durable import DamagedFileError, DrawFile, FolderLock, Layout, read_arrays, read_draws, write_arrays
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.reading import read
 
@@ -123,7 +122,7 @@ def test_a_million_draws_of_a_hundred_thousand_numbers(tmp_path):
 
 
 def test_large_pieces_are_copied_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("sgmcmc.checkpoints.drawfiles.COPY_BYTES", 100)
+    monkeypatch.setattr("sgmcmc.checkpoints.durable.COPY_BYTES", 100)
     file = DrawFile(tmp_path / "a.draws", "a", LIKE, True)
     file.add(rows(0, 50))
     check_first(file.draws(), 50)

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from sgmcmc.core import locks
-from sgmcmc.core.locks import alone, locked
+from sgmcmc.core import files
+from sgmcmc.core.files import alone, locked
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(locks, "POLL", 0.001)
+    monkeypatch.setattr(files, "POLL", 0.001)
 
 
 def test_the_lock_file_is_there_while_somebody_works(tmp_path):

@@ -22,7 +22,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc import InputError, SgmcmcError
-from sgmcmc.data import convert, readers, shuffle, writing
+from sgmcmc.data import convert, readers, writing
 from sgmcmc.data import open as open_folder
 from sgmcmc.rows.files import open_rows
 
@@ -50,7 +50,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(readers, "BLOCK_BYTES", 8 * (D + 1) * 100)
 
 
-def in_order(table, seed=shuffle.SHUFFLE_SEED):
+def in_order(table, seed=writing.SHUFFLE_SEED):
     order = np.argsort(np.random.PCG64(seed).random_raw(len(table["y"])), kind="stable")
     return {name: values[order] for name, values in table.items()}
 
@@ -207,7 +207,7 @@ def test_rows_with_equal_numbers_keep_their_order(table, tmp_path, monkeypatch):
     def coarse(seed, start, count):
         return np.random.PCG64(seed).advance(start).random_raw(count) >> np.uint64(60) << np.uint64(60)
 
-    monkeypatch.setattr(shuffle, "keys", coarse)
+    monkeypatch.setattr(writing, "keys", coarse)
     rows = convert(table, tmp_path / "rows", seed=7, memory=4_000, progress=False)
     order = np.argsort(coarse(7, 0, N), kind="stable")
     assert np.array_equal(rows["X"][:], table["X"][order])
@@ -215,7 +215,7 @@ def test_rows_with_equal_numbers_keep_their_order(table, tmp_path, monkeypatch):
 
 def test_the_stream_can_be_entered_anywhere():
     whole = np.random.PCG64(3).random_raw(1_000)
-    assert np.array_equal(np.concatenate([shuffle.keys(3, start, 100) for start in range(0, 1_000, 100)]), whole)
+    assert np.array_equal(np.concatenate([writing.keys(3, start, 100) for start in range(0, 1_000, 100)]), whole)
 
 
 def test_without_shuffling_rows_stay_in_place(frame, table, tmp_path):
@@ -520,7 +520,7 @@ def test_a_finished_folder_needs_no_lock(table, tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("sgmcmc.core.locks.locked", refuse)
+    monkeypatch.setattr("sgmcmc.core.files.locked", refuse)
     assert convert(table, tmp_path / "rows", progress=False).checksum == rows.checksum
     with pytest.raises(SgmcmcError, match="Permission denied"):
         convert(table, tmp_path / "rows", progress=False, overwrite=True)

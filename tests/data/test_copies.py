@@ -15,8 +15,8 @@ from dataset_server import *  # noqa: F403
 from dataset_server import NAME, PACKED, get, good, names
 
 import sgmcmc
-from sgmcmc.core import locks
-from sgmcmc.data.datasets import FOLDER_SETTING, contents, folders
+from sgmcmc.core import files
+from sgmcmc.data.datasets import FOLDER_SETTING, local
 from sgmcmc.data.datasets.catalogue import CATALOGUE
 
 
@@ -25,7 +25,7 @@ def copied(folder, home):
     """A dataset loaded once, and its copy."""
     (folder / NAME).write_bytes(PACKED)
     get()
-    return folders.cache_folder() / "covertype.npz"
+    return local.cache_folder() / "covertype.npz"
 
 
 def cannot_parse(content):
@@ -46,7 +46,7 @@ def test_a_damaged_copy_is_made_again(copied, folder, recwarn):
     for content in [*damaged, *(whole[:place] for place in places), b"rubbish"]:
         copied.write_bytes(content)
         assert good(get())
-    assert contents._load(copied, contents._stamp(CATALOGUE["covertype"].routes[0], folder), 1) is not None
+    assert local._load(copied, local._stamp(CATALOGUE["covertype"].routes[0], folder), 1) is not None
     assert [str(warning.message) for warning in recwarn] == []
 
 
@@ -58,7 +58,7 @@ def test_a_copy_of_something_else_is_made_again(copied, folder, offer, home, mon
     if change == "folder":
         monkeypatch.setenv(FOLDER_SETTING, str(folder.rename(folder.parent / "elsewhere")))
     if change == "format":
-        monkeypatch.setattr(contents, "FORMAT", contents.FORMAT + 1)
+        monkeypatch.setattr(local, "FORMAT", local.FORMAT + 1)
     with pytest.raises(AssertionError, match="parsed again"):
         get()
     offer(home.url)
@@ -89,13 +89,13 @@ def test_an_interrupted_copy_leaves_nothing(folder, home, monkeypatch, error):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) if error is KeyboardInterrupt else nullcontext():
         patch.setattr(np, "savez", interrupted)
         assert good(get())
-    assert names(folders.cache_folder()) == []
+    assert names(local.cache_folder()) == []
     assert good(get())
 
 
 def test_many_copies_at_once(copied, folder, monkeypatch):
     """Threads stand for processes: their locks exclude each other in the same way."""
-    monkeypatch.setattr(locks, "POLL", 0.001)
+    monkeypatch.setattr(files, "POLL", 0.001)
     copied.unlink()
     real, writing = np.savez, []
 
@@ -108,13 +108,13 @@ def test_many_copies_at_once(copied, folder, monkeypatch):
     monkeypatch.setattr(np, "savez", watched)
     with ThreadPoolExecutor(8) as threads:
         assert all(good(found) for found in threads.map(lambda _: get(), range(8)))
-    assert contents._load(copied, contents._stamp(CATALOGUE["covertype"].routes[0], folder), 1) is not None
+    assert local._load(copied, local._stamp(CATALOGUE["covertype"].routes[0], folder), 1) is not None
     assert names(copied.parent) == [copied.name]
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path, folder, home, monkeypatch):
     (tmp_path / "file").write_text("no folder")
-    monkeypatch.setattr(folders, "user_cache_dir", lambda app: str(tmp_path / "file" / app))
+    monkeypatch.setattr(local, "user_cache_dir", lambda app: str(tmp_path / "file" / app))
     assert good(get())
     assert good(get())
     monkeypatch.delenv(FOLDER_SETTING)

@@ -16,7 +16,7 @@ from dataset_server import CONTENT, NAME, NOWHERE, PACKED, data_file, get, good,
 
 import sgmcmc
 from sgmcmc.data import libsvm
-from sgmcmc.data.datasets import FOLDER_SETTING, folders, parse
+from sgmcmc.data.datasets import FOLDER_SETTING, catalogue, local
 from sgmcmc.data.datasets.catalogue import CATALOGUE, COVERTYPE_LIBSVM, COVERTYPE_UCI, MNIST, DataFile, Entry
 
 REAL_FOLDER = Path(os.environ.get(FOLDER_SETTING) or "nowhere")
@@ -40,8 +40,8 @@ def test_without_a_setting_the_cache_folder_is_used(home, monkeypatch, setting):
     if setting is not None:
         monkeypatch.setenv(FOLDER_SETTING, setting)
     assert good(get())
-    assert names(folders.cache_folder()) == ["covertype.npz", NAME]
-    (folders.cache_folder() / "covertype.npz").unlink()
+    assert names(local.cache_folder()) == ["covertype.npz", NAME]
+    (local.cache_folder() / "covertype.npz").unlink()
     assert good(get(download=False))
 
 
@@ -72,7 +72,7 @@ def test_wrong_arguments_are_refused_before_anything_is_done(home):
 
 def test_the_libsvm_file_serves_where_only_that_is_there(folder, monkeypatch):
     files = data_file("a.gz", b"uci", NOWHERE), data_file("b.bz2", b"libsvm", NOWHERE)
-    monkeypatch.setitem(CATALOGUE, "covertype", Entry(tuple((file,) for file in files), parse.only))
+    monkeypatch.setitem(CATALOGUE, "covertype", Entry(tuple((file,) for file in files), catalogue.only))
     (folder / "b.bz2").write_bytes(bz2.compress(b"libsvm"))
     assert get().tobytes() == b"libsvm"
     (folder / "a.gz").write_bytes(gzip.compress(b"uci"))
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_named(folder, offer, home, packed, reason):
     assert f"SHA-256 {file.sha256}" in message
     assert f"delete it and call again, or put there what {home.url} has" in message
     assert (folder / NAME).read_bytes() == packed
-    assert not folders.cache_folder().exists()
+    assert not local.cache_folder().exists()
     (folder / NAME).unlink()
     assert good(get())
 
@@ -134,7 +134,7 @@ def idx(*shape: int, numbers: bytes) -> bytes:
     ids=["empty", "floats", "too few"],
 )
 def test_a_wrong_idx_header_is_named(folder, offer, home, content, reason):
-    offer(home.url, content=content, reader=parse.idx)
+    offer(home.url, content=content, reader=catalogue.idx)
     (folder / NAME).write_bytes(gzip.compress(content))
     with pytest.raises(sgmcmc.SgmcmcError, match=rf"tiny\.gz is damaged or another version: {reason}"):
         get()
@@ -143,16 +143,16 @@ def test_a_wrong_idx_header_is_named(folder, offer, home, content, reason):
 def covertype_table(n_rows: int) -> np.ndarray:
     """Rows as UCI has them: ten quantities, two groups of indicators, a class."""
     rng = np.random.default_rng(2)
-    quantities = rng.integers(0, parse.COVERTYPE_WIDTHS[:10] + 1, (n_rows, 10))
-    quantities[:2] = np.zeros(10), parse.COVERTYPE_WIDTHS[:10]
+    quantities = rng.integers(0, catalogue.COVERTYPE_WIDTHS[:10] + 1, (n_rows, 10))
+    quantities[:2] = np.zeros(10), catalogue.COVERTYPE_WIDTHS[:10]
     quantities[:, 4] -= 173
     groups = [np.eye(width, dtype=int)[np.r_[:width, rng.integers(0, width, n_rows - width)]] for width in (4, 40)]
     return np.column_stack([quantities, *groups, rng.integers(1, 8, n_rows)])
 
 
 def test_covertype_from_either_file(monkeypatch):
-    monkeypatch.setattr(parse, "BLOCK_ROWS", 7)
-    monkeypatch.setattr(parse, "BLOCK_BYTES", 8 * 54 * 7)
+    monkeypatch.setattr(catalogue, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(catalogue, "BLOCK_BYTES", 8 * 54 * 7)
     monkeypatch.setattr(libsvm, "TEXT_BLOCK", 1000)
     table = covertype_table(100)
     features = table[:, :-1]
@@ -164,17 +164,17 @@ def test_covertype_from_either_file(monkeypatch):
         for row, kind in zip(features, table[:, -1], strict=True)
     ]
     lines[50:50] = ["1 \n"]
-    uci, scaled = parse.covertype_from_uci(text.encode()), parse.covertype_from_libsvm("".join(lines).encode())
+    uci, scaled = catalogue.covertype_from_uci(text.encode()), catalogue.covertype_from_libsvm("".join(lines).encode())
     assert uci.dtype == scaled.dtype == np.float32
     np.testing.assert_array_equal(uci, expected)
     np.testing.assert_array_equal(scaled, np.insert(expected, 50, 0, axis=0))
 
 
 def test_mnist(monkeypatch):
-    monkeypatch.setattr(parse, "VALIDATION_ROWS", 2)
+    monkeypatch.setattr(catalogue, "VALIDATION_ROWS", 2)
     images = np.arange(5 * 28 * 28, dtype=np.uint8).reshape(5, 28, 28)
     contents = [idx(5, 28, 28, numbers=images.tobytes()), idx(5, numbers=bytes([0, 1, 2, 3, 9]))] * 2
-    parts = parse.mnist([parse.idx(content) for content in contents])
+    parts = catalogue.mnist([catalogue.idx(content) for content in contents])
     assert {name: (part["images"].shape, part["labels"].shape) for name, part in parts.items()} == {
         "train": ((3, 784), (3, 10)),
         "test": ((5, 784), (5, 10)),

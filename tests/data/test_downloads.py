@@ -17,8 +17,8 @@ from dataset_server import *  # noqa: F403
 from dataset_server import NAME, NOWHERE, PACKED, data_file, get, good, names
 
 import sgmcmc
-from sgmcmc.core import locks
-from sgmcmc.data.datasets import download, folders
+from sgmcmc.core import files
+from sgmcmc.data.datasets import local
 from sgmcmc.data.datasets.catalogue import CATALOGUE, Entry
 
 
@@ -46,8 +46,8 @@ def test_only_what_is_missing_is_fetched(folder, monkeypatch, new_home):
 
 def test_a_transfer_that_breaks_off_is_tried_again_from_its_start(folder, home, monkeypatch):
     pauses = []
-    monkeypatch.setattr(download, "PAUSE", 0.001)
-    monkeypatch.setattr(download.time, "sleep", pauses.append)
+    monkeypatch.setattr(local, "PAUSE", 0.001)
+    monkeypatch.setattr(local.time, "sleep", pauses.append)
     home.cuts = [10_000, 25_000]
     assert good(get())
     assert (home.asked, home.sent) == (3, 35_000 + len(PACKED))
@@ -56,27 +56,27 @@ def test_a_transfer_that_breaks_off_is_tried_again_from_its_start(folder, home, 
 
 
 def test_a_transfer_that_keeps_breaking_off_leaves_nothing(folder, home):
-    home.cuts = [1000] * download.TRIES
+    home.cuts = [1000] * local.TRIES
     with pytest.raises(sgmcmc.SgmcmcError, match=r"broke off \(IncompleteRead\(1000 bytes read.*; put tiny\.gz into"):
         get()
-    assert home.asked == download.TRIES
+    assert home.asked == local.TRIES
     assert names(folder) == []
     assert good(get())
 
 
 def test_a_transfer_that_keeps_breaking_off_leads_to_the_next_home(folder, offer, new_home):
     weak, strong = new_home(), new_home()
-    weak.cuts = [50_000] * download.TRIES
+    weak.cuts = [50_000] * local.TRIES
     strong.content = PACKED
     offer(weak.url, strong.url)
     assert good(get())
-    assert (weak.asked, strong.asked) == (download.TRIES, 1)
+    assert (weak.asked, strong.asked) == (local.TRIES, 1)
     assert (folder / NAME).read_bytes() == PACKED
 
 
 def test_a_silent_server_times_out(folder, home, monkeypatch):
-    monkeypatch.setattr(download, "TIMEOUT", 0.5)
-    monkeypatch.setattr(download, "TRIES", 1)
+    monkeypatch.setattr(local, "TIMEOUT", 0.5)
+    monkeypatch.setattr(local, "TRIES", 1)
     home.gate, home.gate_at = threading.Event(), 5000
     with pytest.raises(sgmcmc.SgmcmcError, match=r"the transfer broke off \(timed out\)"):
         get()
@@ -119,7 +119,7 @@ def test_no_network_leads_to_a_clear_error_and_leaves_nothing(tmp_path, offer):
     offer(NOWHERE, f"{NOWHERE}second")
     with pytest.raises(sgmcmc.SgmcmcError) as caught:
         get()
-    message, place = str(caught.value), folders.cache_folder()
+    message, place = str(caught.value), local.cache_folder()
     assert f"{NOWHERE}: no answer (" in message
     assert f"{NOWHERE}second: no answer (" in message
     assert f"put {NAME} into {place} yourself, or set SGMCMC_DATA to the folder that has it" in message
@@ -146,7 +146,7 @@ def test_a_folder_that_may_not_be_written_to(folder, home):
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC])
-@pytest.mark.parametrize("refusing", [(locks, "locked"), (os, "fsync")], ids=["at the start", "at the end"])
+@pytest.mark.parametrize("refusing", [(files, "locked"), (os, "fsync")], ids=["at the start", "at the end"])
 def test_a_disk_that_refuses(folder, home, monkeypatch, number, refusing):
     def refuse(*_, **__):
         raise OSError(number, os.strerror(number))
@@ -161,7 +161,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from sgmcmc.data.datasets.catalogue import DataFile
-from sgmcmc.data.datasets.download import download
+from sgmcmc.data.datasets.local import download
 
 download(DataFile(sys.argv[1], sys.argv[2], (sys.argv[3],), lambda content: content), Path(sys.argv[4]), False)
 """

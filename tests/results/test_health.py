@@ -8,8 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.results.diagnostics import Pairs
-from sgmcmc.results.inflation import Inflation, parameter_inflation
+from sgmcmc.results.diagnostics import Inflation, Pairs, parameter_inflation
 from sgmcmc.results.words import FALSE_ALARMS, OFF, REMEDIES, Decisions, Finding, Health, centre, mixing, sure, variances
 
 N, D = 1000, 2

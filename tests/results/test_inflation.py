@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from sgmcmc.core.errors import InputError
-from sgmcmc.results.inflation import direction_inflation, gradient_covariance, parameter_inflation, standard_error
+from sgmcmc.results.diagnostics import direction_inflation, gradient_covariance, parameter_inflation, standard_error
 
 LIMIT = 4.0
 CORRELATED = np.linalg.inv(np.array([[1.0, 0.95], [0.95, 1.0]]))
@@ -92,7 +92,7 @@ def test_errors_are_honest_and_noise_does_not_bias(noise):
 
 
 def test_the_bias_of_the_inverse_is_taken_away():
-    from sgmcmc.results import inflation
+    from sgmcmc.results import diagnostics as inflation
 
     d, precision = 40, np.eye(40)
     corrected, plain = [], []

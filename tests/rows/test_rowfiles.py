@@ -15,8 +15,7 @@ import sgmcmc.data
 from sgmcmc import InputError, SgmcmcError
 from sgmcmc.core.files import write_json
 from sgmcmc.rows import files as rowfiles
-from sgmcmc.rows.files import open_rows
-from sgmcmc.rows.header import HEADER, row_file
+from sgmcmc.rows.files import HEADER, open_rows, row_file
 
 N = 1_000
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.data.datasets import FOLDER_SETTING, folders
+from sgmcmc.data.datasets import FOLDER_SETTING, local
 from sgmcmc.data.datasets.catalogue import COVERTYPE_UCI
 
 needs_covertype = pytest.mark.skipif(
@@ -22,7 +22,7 @@ needs_covertype = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def covertype(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:  # the user's cache folder is not ours to fill
-        patch.setattr(folders, "user_cache_dir", lambda app: str(tmp_path_factory.mktemp(app)))
+        patch.setattr(local, "user_cache_dir", lambda app: str(tmp_path_factory.mktemp(app)))
         return sgmcmc.get_dataset("covertype", download=False)
 
 

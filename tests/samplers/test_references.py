@@ -14,7 +14,7 @@ import pytest
 import sgmcmc
 from reproduction.models import logistic_regression
 from sgmcmc.core.trees import join
-from sgmcmc.data.datasets import FOLDER_SETTING, folders
+from sgmcmc.data.datasets import FOLDER_SETTING, local
 from sgmcmc.data.datasets.catalogue import COVERTYPE_UCI
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.survey import take_survey
@@ -103,7 +103,7 @@ def covertype_complaints(found: Estimate, reference: Estimate) -> list[str]:
 @pytest.mark.slow
 @needs_covertype
 def test_sample_gives_the_reference_of_covertype(tmp_path, monkeypatch):
-    monkeypatch.setattr(folders, "user_cache_dir", lambda app: str(tmp_path))  # the user's cache folder is not ours to fill
+    monkeypatch.setattr(local, "user_cache_dir", lambda app: str(tmp_path))  # the user's cache folder is not ours to fill
     table = sgmcmc.get_dataset("covertype", download=False)
     data, start = {"X": table[:, 1:], "y": table[:, 0]}, {"bias": 0.0, "beta": np.zeros(54)}
     log_lik, log_prior, reference = logistic_regression.log_lik, logistic_regression.log_prior, load("covertype_laplace")
@@ -111,7 +111,7 @@ def test_sample_gives_the_reference_of_covertype(tmp_path, monkeypatch):
     draws = np.concatenate([fit["bias"][..., None], fit["beta"]], axis=-1)
     assert not covertype_complaints(estimated(draws), reference)
     problem = Problem.of(log_lik, data, start, log_prior)
-    survey = take_survey(problem.posterior, problem.table, problem.position, 1, False)
+    survey = take_survey(problem, 1, False)
     mode, covariance = survey.centre.position, np.linalg.inv(survey.precision)
     by_laplace = exact(join(mode), covariance)
     bias_first = replace(by_laplace, mean=np.roll(by_laplace.mean, 1), sd=np.roll(by_laplace.sd, 1))

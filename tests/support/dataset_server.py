@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.core import locks
-from sgmcmc.data.datasets import FOLDER_SETTING, download, folders, parse
+from sgmcmc.core import files
+from sgmcmc.data.datasets import FOLDER_SETTING, catalogue, local
 from sgmcmc.data.datasets.catalogue import CATALOGUE, DataFile, Entry
 
 __all__ = ["folder", "home", "new_home", "offer", "own_world"]
@@ -118,10 +118,10 @@ def own_world(tmp_path, monkeypatch):
 
     monkeypatch.delenv(FOLDER_SETTING, raising=False)
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(folders, "user_cache_dir", lambda app: str(tmp_path / "home" / "cache" / app))
+    monkeypatch.setattr(local, "user_cache_dir", lambda app: str(tmp_path / "home" / "cache" / app))
     monkeypatch.setattr(socket, "getaddrinfo", local_address)
-    monkeypatch.setattr(download, "PAUSE", 0.0)
-    monkeypatch.setattr(locks, "POLL", 0.01)
+    monkeypatch.setattr(local, "PAUSE", 0.0)
+    monkeypatch.setattr(files, "POLL", 0.01)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def offer(monkeypatch):
 
     def enter(*homes: str, content: bytes = CONTENT, reader=as_bytes) -> DataFile:
         file = data_file(NAME, content, *homes, reader=reader)
-        monkeypatch.setitem(CATALOGUE, "covertype", Entry(((file,),), parse.only))
+        monkeypatch.setitem(CATALOGUE, "covertype", Entry(((file,),), catalogue.only))
         return file
 
     return enter

@@ -22,9 +22,9 @@ import numpy as np
 from forked import started
 
 import sgmcmc
-from sgmcmc.checkpoints import saving
+from sgmcmc.checkpoints import places
 
-saving.SAVE_SECONDS = 0.02
+places.SAVE_SECONDS = 0.02
 N, D = 4000, 8
 CHUNK_SLEEP = 0.03
 """After every chunk: so that it is not the machine's speed that decides how many chunks there are before the end."""

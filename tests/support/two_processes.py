@@ -22,7 +22,7 @@ if process != "alone":
 
 import sgmcmc  # noqa: E402 (JAX must know of the other process before anything runs)
 from sgmcmc.algorithms import ControlVariate  # noqa: E402
-from sgmcmc.checkpoints import saving  # noqa: E402
+from sgmcmc.checkpoints import places  # noqa: E402
 from sgmcmc.run.passes import FullPasses  # noqa: E402
 
 N, D, SHARE = 3000, 3, 0.3
@@ -94,7 +94,7 @@ def resume():
             begun.touch()
             time.sleep(0.2)
 
-    saving.SAVE_SECONDS = 0.05
+    places.SAVE_SECONDS = 0.05
     options = {"log_prior": log_prior, "minibatch_size": 100, "n_iters": 2000, "n_chains": 2, "rows": "window", "seed": 5}
     keep = {"draws": sgmcmc.Trace(), "moments": sgmcmc.Moments()}
     progress = under_way if task == "resume" else False

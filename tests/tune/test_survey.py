@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.core.progress import Bar
 from sgmcmc.rows.importance import Importance, mixed
 from sgmcmc.run.request import Problem
 from sgmcmc.tune import survey as curvature
-from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, Pilot, posterior_points
-from sgmcmc.tune.survey import curvature_at, is_indefinite, open_direction, take_survey, whitening_of, with_floor
+from sgmcmc.tune.survey import (
+    MOST_POINTS,
+    NOISE_POINTS,
+    Pilot,
+    curvature_at,
+    is_indefinite,
+    open_direction,
+    posterior_points,
+    take_survey,
+    whitening_of,
+    with_floor,
+)
 
 RNG = np.random.default_rng(3)
 
@@ -37,7 +46,7 @@ def problem(log_lik, data, params, log_prior=None):
 
 
 def survey(log_lik, data, params, log_prior=None, **options):
-    return take_survey(*problem(log_lik, data, params, log_prior), seed=0, progress=False, **options)
+    return take_survey(Problem.of(log_lik, data, params, log_prior), seed=0, progress=False, **options)
 
 
 def hessian(x, beta, prior=1.0):
@@ -209,8 +218,7 @@ def enumerated(terms, probabilities):
 def test_scores_are_root_mean_squares(noisy):
     pilot, whitening = noisy
     points = RNG.normal(size=(5, 3))
-    with Bar(False, "", 40, "row") as bar:
-        scores = np.concatenate([s for _, s in pilot._scored(whitening, points, bar)])
+    scores = np.concatenate([s for _, s in pilot._scored(whitening, points)])
     exact = np.sqrt((row_terms(pilot, whitening, points) ** 2).sum(axis=2).mean(axis=0))
     np.testing.assert_allclose(scores, exact, rtol=1e-4)
 
@@ -222,7 +230,7 @@ def test_the_noise_is_that_of_enumeration(noisy, weighted):
     terms = row_terms(pilot, whitening, points)
     even = np.full(40, 1 / 40)
     q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0))) if weighted else even
-    choice = Importance(pilot.arrays, q) if weighted else None
+    choice = Importance(pilot.table, q) if weighted else None
     found = [pilot.noise(whitening, points, choice, seed) for seed in range(12)]
     for what, law in (("drawn", q), ("alike", even)):
         every = np.array([getattr(noise, what) for noise in found])
@@ -237,7 +245,7 @@ def test_importance_makes_less_noise(noisy):
     points = posterior_points(whitening, 0)
     terms = row_terms(pilot, whitening, points)
     q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0)))
-    noise = pilot.noise(whitening, points, Importance(pilot.arrays, q), 0)
+    noise = pilot.noise(whitening, points, Importance(pilot.table, q), 0)
     assert np.trace(noise.drawn) < 0.9 * np.trace(noise.alike)
 
 

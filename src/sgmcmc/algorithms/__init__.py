@@ -12,7 +12,7 @@ from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
-from sgmcmc.algorithms.kernel import Dynamics, Estimator, Motion, Passes
+from sgmcmc.algorithms.kernel import Dynamics, Estimate, Estimator, Motion, Passes
 from sgmcmc.problem.posterior import Posterior
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Centre",
     "ControlVariate",
     "Dynamics",
+    "Estimate",
     "Estimator",
     "Langevin",
     "Minibatch",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -77,6 +77,10 @@ class Dynamics:
         return tree_map(jnp.zeros_like, eps)
 
 
+Estimate: TypeAlias = tuple[PyTree, PyTree, dict[str, PyTree]]
+"""A gradient, the estimator's next state, and what is known of the noise: its `"variance"`, or nothing."""
+
+
 class Passes(Protocol):
     """What an estimator may ask of the whole dataset when it begins. Functions are given a block of rows as last argument."""
 
@@ -119,10 +123,8 @@ class Estimator:
         """The posterior as a function of what moves."""
         return posterior
 
-    def estimate(
-        self, posterior: Posterior, position: PyTree, batch: Batch, state: Any
-    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
-        """The gradient, the next state, and what is known of the estimate's noise: its `"variance"`, or nothing."""
+    def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: Any) -> Estimate:
+        """The gradient at `position`, and what comes with it."""
         raise NotImplementedError
 
 

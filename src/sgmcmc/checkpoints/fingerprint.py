@@ -41,10 +41,9 @@ def fingerprint(
 
     Args:
         dataset: as in `of_data`.
-        functions: what the chains climb: the function and its arguments (or their shapes), the first of which it is
-            differentiated by; a function of None, such as a prior left out, is just that.
-        values: everything else: numbers, text, None, trees of them, constraints, and objects without functions in them. Give
-            those with functions, such as schedules, as texts made by `of_value`.
+        functions: what the chains climb: the function (or None) and its arguments or their shapes, the first of which it is
+            differentiated by.
+        values: everything else that `of_value` takes without arguments. Give what has functions in it as texts made by that.
     """
     data = {f"{DATA}.{name}" if name else DATA: text for name, text in of_data(dataset).items()}
     traced = {
@@ -60,17 +59,10 @@ def environment() -> dict[str, str]:
     NumPy counts by its feature release, which may change random streams; Python not at all. Neither does the machine: another
     processor may round differently, but a run that moves to another node of a cluster goes on.
     """
-    exact = {name: version(name) for name in VERSIONS if name != "numpy"}
-    config: Any = jax.config
-    return {
-        **exact,
-        "numpy": ".".join(version("numpy").split(".")[:2]),
-        "backend": jax.default_backend(),
-        "jax_enable_x64": str(config.jax_enable_x64),
-        "jax_default_matmul_precision": str(config.jax_default_matmul_precision),
-        "jax_default_prng_impl": str(config.jax_default_prng_impl),
-        "jax_threefry_partitionable": str(config.jax_threefry_partitionable),
-    }
+    settings = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl", "jax_threefry_partitionable")
+    versions = {name: version(name) for name in VERSIONS}
+    versions["numpy"] = ".".join(versions["numpy"].split(".")[:2])
+    return {**versions, "backend": jax.default_backend()} | {name: str(getattr(jax.config, name)) for name in settings}
 
 
 def of_function(function: Callable[..., Any], *arguments: PyTree, gradient: bool = False) -> str:
@@ -79,7 +71,12 @@ def of_function(function: Callable[..., Any], *arguments: PyTree, gradient: bool
     `gradient` includes the derivative by the first argument, for functions that define their own. What a callback to Python
     does is not seen.
     """
-    traced = jax.make_jaxpr(_with_gradient(function) if gradient else function)(*map(shapes, arguments))
+
+    def both(first: PyTree, *others: PyTree) -> PyTree:
+        value, pull = jax.vjp(lambda params: jnp.asarray(function(params, *others)), first)
+        return value, pull(jnp.ones_like(value))
+
+    traced = jax.make_jaxpr(both if gradient else function)(*map(shapes, arguments))
     # Addresses of function objects differ from process to process.
     code, captured = _hash(_without_addresses(str(traced)).encode()), _hash()
     for constant in _constants(traced):
@@ -108,7 +105,8 @@ def of_value(value: Any, *arguments: PyTree) -> str:
     if value is None or isinstance(value, str):
         return str(value)
     if _is_constraint(value):
-        return f"{_without_addresses(repr(value))}{_of_captured(jax.tree.leaves(value))}"
+        arrays = [_bytes(leaf) for leaf in jax.tree.leaves(value) if np.ndim(leaf)]  # which the repr may shorten
+        return _without_addresses(repr(value)) + (f" (hash {_hash(*arrays).hexdigest()})" if arrays else "")
     ours = is_dataclass(value) and type(value).__module__.startswith("sgmcmc.")
     if ours or jax.tree_util.treedef_is_leaf(jax.tree.structure(value)):
         return _of_leaf(value, arguments)
@@ -117,7 +115,8 @@ def of_value(value: Any, *arguments: PyTree) -> str:
         return _without_addresses(repr(value))
     if all(_is_number(leaf) for _, leaf in named):
         return _of_numbers(value)
-    return ", ".join(f"{_name(path)}: {of_value(leaf, *arguments)}" for path, leaf in named)
+    names = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in named)
+    return ", ".join(f"{name}: {of_value(leaf, *arguments)}" for name, (_, leaf) in zip(names, named, strict=True))
 
 
 def differences(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -133,7 +132,7 @@ def _difference(name: str, was: str | None, now: str | None) -> str:
         None if text is None else re.sub(r"function: \w+, captured \w+", "a function", text) for text in (was, now)
     )
     if was_told != is_told:
-        return f"{name} {_was(was_told)}, {_is(is_told)}"
+        return f"{name} {_told('was', was_told)}, {_told('is', is_told)}"
     codes, codes_now = (re.findall(r"function: (\w+)", text or "") for text in (was, now))
     if codes == codes_now:
         return f"{name} captures other arrays than when it made the run"
@@ -143,27 +142,15 @@ def _difference(name: str, was: str | None, now: str | None) -> str:
 def _data_difference(name: str, was: str | None, now: str | None) -> str:
     subject = name or "the folder of rows"
     if was is None or now is None:
-        return f"{subject} {_was(was)}, {_is(now)}"
+        return f"{subject} {_told('was', was)}, {_told('is', now)}"
     (kind, bits), (kind_now, bits_now) = (text.rpartition(", ")[::2] for text in (was, now))
     if kind == kind_now and bits != bits_now:
         return f"{subject} has other values"
     return f"{subject} was {kind}, is {kind_now}"
 
 
-def _was(text: str | None) -> str:
-    return "was not there" if text is None else f"was {text}"
-
-
-def _is(text: str | None) -> str:
-    return "is not there" if text is None else f"is {text}"
-
-
-def _with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    def both(first: PyTree, *others: PyTree) -> PyTree:
-        value, pull = jax.vjp(lambda params: jnp.asarray(function(params, *others)), first)
-        return value, pull(jnp.ones_like(value))
-
-    return both
+def _told(verb: str, text: str | None) -> str:
+    return f"{verb} {'not there' if text is None else text}"
 
 
 def _constants(node: Any) -> Iterator[Any]:
@@ -184,11 +171,12 @@ def _constants(node: Any) -> Iterator[Any]:
 
 
 def _of_array(name: str, array: Any) -> str:
-    shape, dtype = tuple(np.shape(array)), np.dtype(array.dtype) if hasattr(array, "dtype") else np.asarray(array).dtype
+    array = array if hasattr(array, "dtype") else np.asarray(array)
+    shape, dtype = tuple(np.shape(array)), np.dtype(array.dtype)
     if dtype.hasobject:
         raise InputError(f"dataset[{name!r}] has dtype {dtype}; expected an array of numbers")
     digest = hashlib.sha1(usedforsecurity=False)  # twice as fast as others, and no one is to be kept from forging it
-    for block in _blocks(array if hasattr(array, "dtype") else np.asarray(array), shape, dtype):
+    for block in _blocks(array, shape, dtype):
         digest.update(np.ascontiguousarray(block).view(np.uint8).data if block.size else b"")
     return f"{dtype} {shape}, hash {digest.hexdigest()[:16]}"
 
@@ -230,18 +218,8 @@ def _of_numbers(tree: PyTree) -> str:
     if total <= FEW and all(np.ndim(leaf) == 0 for leaf in leaves):
         return ", ".join(f"{name}: {np.asarray(leaf).item()!r}" for name, leaf in zip(names, leaves, strict=True))
     head = [repr(number) for leaf in leaves[:FEW] for number in np.ravel(np.asarray(leaf))[:FEW].tolist()][:FEW]
-    digest = _hash(repr(names).encode())
-    for leaf in leaves:
-        digest.update(_bytes(leaf))
+    digest = _hash(repr(names).encode(), *map(_bytes, leaves))
     return f"{', '.join(head)}{', ...' if total > len(head) else ''} ({total} numbers, hash {digest.hexdigest()})"
-
-
-def _of_captured(leaves: Sequence[Any]) -> str:
-    """A hash of arrays that a repr may shorten."""
-    arrays = [leaf for leaf in leaves if np.ndim(leaf)]
-    if not arrays:
-        return ""
-    return f" (hash {_hash(*map(_bytes, arrays)).hexdigest()})"
 
 
 def _is_number(value: Any) -> bool:
@@ -254,10 +232,6 @@ def _is_number(value: Any) -> bool:
 
 def _is_constraint(value: Any) -> bool:
     return any(base.__module__ == "numpyro.distributions.constraints" for base in type(value).__mro__)
-
-
-def _name(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def _bytes(array: Any) -> bytes:

@@ -26,10 +26,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.checkpoints.drawfiles import DrawFile
-from sgmcmc.checkpoints.durable import DamagedFileError, FolderLock, read_arrays, write_arrays, write_failure, write_json
+from sgmcmc.checkpoints.durable import DrawFile, FolderLock, read_arrays, write_arrays, write_failure
 from sgmcmc.checkpoints.fingerprint import VERSIONS, differences
 from sgmcmc.checkpoints.packing import outline, pack, unpack
+from sgmcmc.checkpoints.places import FolderPlace
 from sgmcmc.checkpoints.reading import (
     FORMAT,
     LOCK,
@@ -39,15 +39,14 @@ from sgmcmc.checkpoints.reading import (
     STATE,
     Checkpoint,
     draws_path,
+    last_checkpoint,
     last_recorded,
     read_manifest,
     refuse_foreign,
-    seed_of,
 )
-from sgmcmc.checkpoints.saving import FolderPlace
 from sgmcmc.core.checks import as_key, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
-from sgmcmc.core.files import sync_folder
+from sgmcmc.core.files import DamagedFileError, sync_folder, write_json
 from sgmcmc.core.trees import PyTree
 
 
@@ -55,7 +54,9 @@ class RunFolder(FolderPlace):
     """A run's folder, held by this process; use `open`, and `close` it (or use it in a `with` statement)."""
 
     def __init__(self, path: Path, manifest: dict[str, Any], lock: FolderLock) -> None:
-        self.path, self.manifest, self._lock = path, manifest, lock
+        self.path, self._manifest, self._lock = path, manifest, lock
+        self.key = jax.random.wrap_key_data(jnp.asarray(_seed_of(manifest)), impl=manifest["seed_kind"])
+        self.version_changes = manifest.get("version_changes", [])
         self._files: dict[str, DrawFile] = {}
         recorded = last_recorded(path, repair=True)
         self._n_draws: dict[str, int] = {} if recorded is None else recorded[0]["n_draws"]
@@ -69,42 +70,27 @@ class RunFolder(FolderPlace):
         params: PyTree = None,
         allow_version_change: bool = False,
     ) -> RunFolder:
-        """Begin a run in a folder, or go on with the one there, if it is the same.
+        """Begin a run in a folder, which is made if it is not there, or go on with the one in it, if it is the same.
 
-        Args:
-            path: a folder, made if it is not there.
-            fingerprint: what the run depends on, from `sgmcmc.checkpoints.fingerprint`.
-            seed: a whole number or a JAX key; None takes the recorded one, or draws one.
-            params: the user's parameters; how they are built is recorded.
-            allow_version_change: go on with a run of other versions of the software, and record that.
+        It is the same by its `fingerprint`; `allow_version_change` goes on with a run of other versions of the software, and
+        records that. Without a `seed` it is the recorded one, or drawn. Of `params` it is recorded how they are built.
         """
         folder = Path(path).expanduser().absolute()
-        with _told(folder):
-            _make(folder)
+        with _usable(folder):
             refuse_foreign(folder)
             lock = FolderLock(folder / LOCK)
             try:
-                if (folder / MANIFEST).exists():
-                    manifest = read_manifest(folder)
-                    _refuse_another_run(folder, manifest, fingerprint, seed, allow_version_change)
-                    manifest = _with_versions(folder, manifest, fingerprint)
-                else:
+                recorded = read_manifest(folder) if (folder / MANIFEST).exists() else None
+                if recorded is None:
                     manifest = _new_manifest(fingerprint, seed, params)
+                else:
+                    manifest = _same_run(folder, recorded, fingerprint, seed, allow_version_change)
+                if manifest != recorded:
                     write_json(folder / MANIFEST, manifest)
                 return cls(folder, manifest, lock)
             except BaseException:
                 lock.release()
                 raise
-
-    @property
-    def key(self) -> jax.Array:
-        """The root key of the run."""
-        return jax.random.wrap_key_data(jnp.asarray(seed_of(self.manifest)), impl=self.manifest["seed_kind"])
-
-    @property
-    def version_changes(self) -> list[str]:
-        """Software that was changed since the run began, each in words."""
-        return self.manifest.get("version_changes", [])
 
     @property
     def safe(self) -> int:
@@ -114,9 +100,8 @@ class RunFolder(FolderPlace):
     def sub(self, name: str) -> RunFolder:
         """A part of the run with files of its own, under the same lock and manifest; closing one closes all."""
         path = self.path / quote(name, safe=" ")
-        with _told(path):
-            _make(path)
-        return RunFolder(path, self.manifest, self._lock)
+        with _usable(path):
+            return RunFolder(path, self._manifest, self._lock)
 
     def stage(self, name: str, compute: Callable[[], PyTree], *likes: PyTree) -> PyTree:
         """The result of set-up work: from an earlier process, or computed and saved.
@@ -136,12 +121,10 @@ class RunFolder(FolderPlace):
         return unpack(spec, arrays, *likes)
 
     def draw_file(self, name: str, like: PyTree, chained: bool) -> DrawFile:
-        """A file for draws like `like` (shapes and dtypes of one draw, chains first), holding those of the last checkpoint."""
         self._files[name] = DrawFile(draws_path(self.path, name), name, like, chained, self._n_draws.get(name, 0))
         return self._files[name]
 
     def commit(self, contents: Mapping[str, PyTree], *likes: PyTree) -> None:
-        """A checkpoint: all draws added so far, and these trees. Comes back when both are on disk."""
         n_draws = self._n_draws | {name: file.filled for name, file in self._files.items()}
         spec, arrays = pack(dict(contents), *likes)
         for file in self._files.values():
@@ -153,19 +136,10 @@ class RunFolder(FolderPlace):
             file.committed = file.filled
         self._n_draws = n_draws
 
-    def settle(self) -> None:
-        """Nothing: whoever commits has written when `commit` comes back."""
-
     def progress(self, *likes: PyTree) -> Checkpoint | None:
-        """The last checkpoint, of this process or an earlier one, or None."""
-        recorded = last_recorded(self.path, repair=True)
-        if recorded is None:
-            return None
-        spec, arrays = recorded
-        return Checkpoint(unpack(spec["tree"], arrays, *likes), dict(spec["n_draws"]))
+        return last_checkpoint(self.path, *likes, repair=True)
 
     def close(self) -> None:
-        """Let other processes run here."""
         self._lock.release()
 
     @contextmanager
@@ -177,21 +151,18 @@ class RunFolder(FolderPlace):
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _usable(folder: Path) -> Iterator[None]:
+    """Make the folder if it is not there, and tell in whose way the disk is."""
     try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(folder.parent)
         yield
     except OSError as error:
         raise SgmcmcError(
             f"{error.filename or folder} cannot be used for checkpoints: {error.strerror or error}; make it a folder that can be "
             "written to, or use another one"
         ) from error
-
-
-def _make(folder: Path) -> None:
-    if folder.is_dir():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    sync_folder(folder.parent)
 
 
 def _new_manifest(fingerprint: Mapping[str, str], seed: Any, params: PyTree) -> dict[str, Any]:
@@ -205,34 +176,30 @@ def _new_manifest(fingerprint: Mapping[str, str], seed: Any, params: PyTree) -> 
     }
 
 
-def _with_versions(folder: Path, manifest: dict[str, Any], fingerprint: Mapping[str, str]) -> dict[str, Any]:
-    """The manifest with the software that goes on with the run, on record."""
-    changed = differences(manifest["fingerprint"], fingerprint)
-    if not changed:
-        return manifest
-    changes = [*manifest.get("version_changes", []), *changed]
-    manifest = manifest | {"fingerprint": dict(fingerprint), "version_changes": changes}
-    write_json(folder / MANIFEST, manifest)
-    return manifest
-
-
-def _refuse_another_run(
+def _same_run(
     folder: Path, manifest: dict[str, Any], fingerprint: Mapping[str, str], seed: Any, allow_version_change: bool
-) -> None:
-    recorded, now = manifest["fingerprint"], fingerprint
-    if allow_version_change:
-        recorded, now = ({name: text for name, text in texts.items() if name not in VERSIONS} for texts in (recorded, now))
-    found = differences(recorded, now)
+) -> dict[str, Any]:
+    """The manifest of the run in a folder, with the software that goes on with it on record; another run is refused."""
+    changed = differences(manifest["fingerprint"], fingerprint)
+    versions = [one for one in changed if one.partition(" ")[0] in VERSIONS]
+    found = [one for one in changed if not (allow_version_change and one in versions)]
     if seed is not None:
         numbers = np.asarray(jax.random.key_data(as_key(seed)))
         if numbers.tolist() != manifest["seed"]:
-            found.append(f"seed was {_seed_text(seed_of(manifest))}, is {_seed_text(numbers)}")
+            found.append(f"seed was {_seed_text(_seed_of(manifest))}, is {_seed_text(numbers)}")
     if found:
-        only_versions = all(one.partition(" ")[0] in VERSIONS for one in found)
-        remedy = "; or say allow_version_change=True to go on all the same" if only_versions else ""
+        remedy = "; or say allow_version_change=True to go on all the same" if found == versions else ""
         raise InputError(
             f"{folder} holds another run: {'; '.join(found)}; use another folder, or delete this one to start over{remedy}"
         )
+    if not changed:
+        return manifest
+    changes = [*manifest.get("version_changes", []), *changed]
+    return manifest | {"fingerprint": dict(fingerprint), "version_changes": changes}
+
+
+def _seed_of(manifest: Mapping[str, Any]) -> np.ndarray:
+    return np.asarray(manifest["seed"], np.uint32)
 
 
 def _seed_text(numbers: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import treedef_is_leaf
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
@@ -26,6 +27,7 @@ from sgmcmc.results.words import Decision, Decisions
 Record = TypeVar("Record")
 
 OURS = (State, Centre, WhitenedState, Whitening, Decision, Decisions, MomentValues, QuantileValues)
+SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
 RECORDS: dict[str, Any] = {record.__name__: record for record in OURS}
 
 
@@ -49,7 +51,41 @@ def unpack(spec: dict[str, Any], arrays: Sequence[np.ndarray], *likes: PyTree) -
     """The tree again. `likes` as they were given to `pack`; where one is left out, other nodes than dicts, lists and tuples
     become dicts of their leaves by name.
     """
-    return _Unpacker(spec["likes"], arrays, likes).unpack(spec["root"])
+
+    def again(node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if "like" in node:
+            number, leaves = node["like"], [again(leaf) for leaf in node["leaves"]]
+            return _built(spec["likes"][number], likes[number] if number < len(likes) else None, leaves)
+        if "record" in node:
+            return RECORDS[node["record"]](**{name: again(value) for name, value in node["values"].items()})
+        if "array" in node:
+            return _array(arrays[node["array"]], node["dtype"], node["kind"])
+        ((kind, value),) = node.items()
+        if kind == "dict":
+            return {key: again(child) for key, child in value.items()}
+        if kind in ("int", "float"):
+            return int(value) if kind == "int" else float(value)
+        return SEQUENCES[kind](again(child) for child in value)
+
+    return again(spec["root"])
+
+
+def _built(recorded: Any, like: PyTree, leaves: list[Any]) -> PyTree:
+    if like is None:
+        return fill(recorded, iter(leaves))
+    if outline(like) != recorded:
+        raise InputError(f"the tree handed over to unpack has leaves {', '.join(leaf_names(like))}; expected the one packed")
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _array(plain: np.ndarray, dtype: str | None, kind: str) -> Any:
+    plain = plain if dtype is None else plain.view(jnp.dtype(dtype))
+    if kind == "scalar":
+        return plain[()]
+    representable = jax.dtypes.canonicalize_dtype(plain.dtype) == plain.dtype
+    return jnp.asarray(plain) if kind == "jax" and representable else plain
 
 
 def outline(tree: PyTree) -> Any:
@@ -60,7 +96,7 @@ def outline(tree: PyTree) -> Any:
         return {"dict": {key: outline(tree[key]) for key in sorted(tree)}}  # sorted: the order of JAX's leaves
     if type(tree) in (list, tuple):
         return {type(tree).__name__: [outline(child) for child in tree]}
-    if _is_leaf(jax.tree.structure(tree)):
+    if treedef_is_leaf(jax.tree.structure(tree)):
         return "leaf"
     return {"names": leaf_names(tree)}
 
@@ -76,7 +112,7 @@ def fill(built: Any, leaves: Iterator[Any]) -> PyTree:
         return {key: fill(child, leaves) for key, child in children.items()}
     if kind == "names":
         return {name: next(leaves) for name in children}
-    return _sequence(kind, [fill(child, leaves) for child in children])
+    return SEQUENCES[kind](fill(child, leaves) for child in children)
 
 
 class _Packer:
@@ -110,7 +146,7 @@ class _Packer:
     def _like(self, node: Any) -> int | None:
         """Which of the likes a subtree is built like. A single leaf, or nothing at all, is built like many things."""
         structure = jax.tree.structure(node)
-        if _is_leaf(structure) or structure.num_leaves == 0:
+        if treedef_is_leaf(structure) or structure.num_leaves == 0:
             return None
         return next((number for number, like in enumerate(self._structures) if like == structure), None)
 
@@ -118,60 +154,10 @@ class _Packer:
         if jnp.issubdtype(array.dtype, jax.dtypes.extended) or array.dtype.hasobject:
             raise _refusal(array, place)
         kind = "scalar" if isinstance(array, np.generic) else "jax" if isinstance(array, jax.Array) else "numpy"
-        plain = np.asarray(array)
-        dtype = plain.dtype
-        if dtype.isbuiltin == 2:  # bfloat16 and its like, of which np.save would forget the name
-            plain = plain.view(f"u{dtype.itemsize}")
-        self.arrays.append(plain)
-        return {"array": len(self.arrays) - 1, "dtype": dtype.name if dtype.isbuiltin == 2 else None, "kind": kind}
-
-
-class _Unpacker:
-    """Reads a tree that `_Packer` wrote down."""
-
-    def __init__(self, outlines: Sequence[Any], arrays: Sequence[np.ndarray], likes: Sequence[PyTree]) -> None:
-        self._outlines, self._arrays = outlines, arrays
-        self._likes = dict(enumerate(likes))
-
-    def unpack(self, node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        if "like" in node:
-            return self._built(node["like"], [self.unpack(leaf) for leaf in node["leaves"]])
-        if "record" in node:
-            return RECORDS[node["record"]](**{name: self.unpack(value) for name, value in node["values"].items()})
-        if "array" in node:
-            return self._array(**node)
-        ((kind, value),) = node.items()
-        if kind == "dict":
-            return {key: self.unpack(child) for key, child in value.items()}
-        if kind in ("int", "float"):
-            return int(value) if kind == "int" else float(value)
-        return _sequence(kind, [self.unpack(child) for child in value])
-
-    def _built(self, number: int, leaves: list[Any]) -> PyTree:
-        like = self._likes.get(number)
-        if like is None:
-            return fill(self._outlines[number], iter(leaves))
-        if outline(like) != self._outlines[number]:
-            raise InputError(f"the tree handed over to unpack has leaves {', '.join(leaf_names(like))}; expected the one packed")
-        return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-    def _array(self, array: int, dtype: str | None, kind: str) -> Any:
-        plain = self._arrays[array]
-        plain = plain if dtype is None else plain.view(jnp.dtype(dtype))
-        if kind == "scalar":
-            return plain[()]
-        representable = jax.dtypes.canonicalize_dtype(plain.dtype) == plain.dtype
-        return jnp.asarray(plain) if kind == "jax" and representable else plain
-
-
-def _is_leaf(structure: Any) -> bool:
-    return jax.tree_util.treedef_is_leaf(structure)
-
-
-def _sequence(kind: str, items: list[Any]) -> Any:
-    return tuple(items) if kind == "tuple" else items
+        plain, dtype = np.asarray(array), array.dtype
+        foreign = dtype.isbuiltin == 2  # bfloat16 and its like, of which np.save would forget the name
+        self.arrays.append(plain.view(f"u{dtype.itemsize}") if foreign else plain)
+        return {"array": len(self.arrays) - 1, "dtype": dtype.name if foreign else None, "kind": kind}
 
 
 def _refusal(node: Any, place: str) -> InputError:

@@ -1,16 +1,22 @@
-"""Where a run stands, and places to keep that: a folder, or nowhere but in memory. All places have the same methods."""
+"""Where a run stands, and places to keep that: a folder, or nowhere but in memory."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
 
-import jax
 import numpy as np
 
+from sgmcmc.checkpoints.reading import WEIGHTS, Checkpoint
+from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree, State
-from sgmcmc.results.keeps import Keep, seen_by
+from sgmcmc.results.keeps import Keep, Trace, seen_by
+
+SAVE_SECONDS = 2.0
+"""Between two checkpoints: what a run that is killed loses at most, and much more than a checkpoint takes."""
 
 
 @dataclass
@@ -62,99 +68,182 @@ class Account:
         return {name: keep.finish(carry, store) for (name, keep), carry, store in kept}
 
 
-class Saver(Protocol):
-    """Who keeps where one run stands."""
+class Place:
+    """Where set-up work and draws are kept: the base of all places.
 
-    def store(self, name: str, keep: Keep, state: State) -> Any:
-        """A place for what a keep object hands over."""
-        ...
+    As it stands: nowhere but in memory. While the process lives, a run kept there can still be made longer.
+    """
 
-    def resume(self, standing: Standing) -> Standing:
-        """Where the run stood when it was last saved, or as it is."""
-        ...
+    key: Any
+    """The root key of the run. Set-up work needs none."""
 
-    def save(self, standing: Standing, finished: bool) -> None:
-        """Keep it, if it is time."""
-        ...
+    version_changes: list[str]
+    """Software that was changed since the run began, each in words."""
 
+    durable: bool = False
+    """Whether what is saved there outlives the process."""
 
-class Place(Protocol):
-    """Where set-up work and draws are kept."""
-
-    @property
-    def key(self) -> jax.Array:
-        """The root key of the run."""
-        ...
-
-    @property
-    def durable(self) -> bool:
-        """Whether what is saved there outlives the process."""
-        ...
-
-    @property
-    def version_changes(self) -> list[str]:
-        """Software that was changed since the run began, each in words."""
-        ...
+    last: Standing | None = None
+    """Where the run in memory stood when it was last saved."""
 
     @property
     def way_back(self) -> str:
         """How an interrupted run goes on, to be added to a sentence."""
-        ...
+        return ""
 
     def stage(self, name: str, compute: Callable[[], PyTree], *likes: PyTree) -> PyTree:
         """The result of set-up work: found there, or computed and kept."""
-        ...
+        return compute()
 
     def sub(self, name: str) -> Place:
         """A part of the run with draws of its own."""
-        ...
+        return Nowhere(self.key)
 
     def saver(self, account: Account) -> Saver:
         """Who keeps a run there."""
-        ...
+        return Saver(self, account)
 
-    def __enter__(self) -> Place: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-class Nowhere:
-    """No place on disk. While the process lives, a run kept here can still be made longer. Set-up work needs no key."""
-
-    durable, way_back = False, ""
-
-    def __init__(self, key: Any = None) -> None:
-        self.key, self.version_changes = key, []
-        self._last: Standing | None = None
-
-    def stage(self, name: str, compute: Callable[[], PyTree], *likes: PyTree) -> PyTree:
-        return compute()
-
-    def sub(self, name: str) -> Nowhere:
-        return Nowhere(self.key)
-
-    def saver(self, account: Account) -> _InMemory:
-        return _InMemory(self, account)
+    def close(self) -> None:
+        """Let others run here."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self.close()
 
 
-@dataclass(frozen=True)
-class _InMemory:
-    """Keeps a run as it is."""
+class Nowhere(Place):
+    """No place on disk."""
 
-    place: Nowhere
+    def __init__(self, key: Any = None) -> None:
+        self.key, self.version_changes = key, []
+
+
+class FolderPlace(Place):
+    """A run's folder, whether one process has it or several share it."""
+
+    path: Path
+    durable = True
+
+    @property
+    def way_back(self) -> str:
+        return f"; the same call goes on from there, {self.path}"
+
+    def saver(self, account: Account) -> FolderSaver:
+        return FolderSaver(self, account)
+
+    def draw_file(self, name: str, like: PyTree, chained: bool) -> Any:
+        """A file for draws like `like` (shapes and dtypes of one draw, chains first), holding those of the last checkpoint."""
+        raise NotImplementedError
+
+    def progress(self, *likes: PyTree) -> Checkpoint | None:
+        """The last checkpoint, of this process or an earlier one."""
+        raise NotImplementedError
+
+    def commit(self, contents: Mapping[str, PyTree], *likes: PyTree) -> None:
+        """A checkpoint: all draws added so far, and these trees."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Wait until all that was committed is written; as it stands, it is when `commit` comes back."""
+
+
+@dataclass
+class Saver:
+    """Who keeps where one run stands: as it stands, in memory."""
+
+    place: Any
     account: Account
 
     def store(self, name: str, keep: Keep, state: State) -> Any:
+        """A place for what a keep object hands over."""
         return keep.store(seen_by(keep, state), self.account.looks, state.chained)
 
     def resume(self, standing: Standing) -> Standing:
-        return standing if self.place._last is None else self.place._last
+        """Where the run stood when it was last saved, or as it is."""
+        return self.place.last or standing
 
     def save(self, standing: Standing, finished: bool) -> None:
-        self.place._last = standing
+        """Keep it, if it is time, or if the run ends here."""
+        self.place.last = standing
+
+
+@dataclass
+class FolderSaver(Saver):
+    """Saves a run in a folder."""
+
+    place: FolderPlace
+    _last: float = field(default=0.0, init=False)
+    _saved: int = field(default=-1, init=False)
+    _files: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def store(self, name: str, keep: Keep, state: State) -> Any:
+        """A file for draws; what is no larger than the parameters goes into the checkpoint itself."""
+        if not isinstance(keep, Trace):
+            return super().store(name, keep, state)
+        like = keep.stored_shapes(seen_by(keep, state), state.chained)
+        self._files[name] = self.place.draw_file(name, like, state.chained)
+        return self._files[name]
+
+    def resume(self, standing: Standing) -> Standing:
+        """Where an earlier process left the run; without one, the beginning, which is saved so that trouble shows at once."""
+        if self.account.weigh is not None:
+            self._files[WEIGHTS] = self.place.draw_file(WEIGHTS, np.zeros((), np.float32), False)
+        last = self.place.progress(self.account.params)
+        if last is None:
+            self._commit(standing)
+            return standing
+        saved, total = last.contents, self.account.total
+        if saved["done"] > total and not self.account.or_more:
+            raise InputError(
+                f"{self.place.path} holds {saved['done']:,} iterations already and this call asks for {total:,}; "
+                f"ask for more, or read them with sgmcmc.load({str(self.place.path)!r})"
+            )
+        for store, state in zip(standing.stores, saved["stores"], strict=True):
+            if state is not None:
+                store.restore(state["of"])
+        self._last, self._saved = time.monotonic(), saved["done"]
+        return Standing(saved["state"], tuple(saved["carries"]), standing.stores, saved["done"], saved["finite"])
+
+    def save(self, standing: Standing, finished: bool) -> None:
+        due = finished or time.monotonic() - self._last >= SAVE_SECONDS
+        if due and standing.done != self._saved:
+            self._commit(standing)
+        if finished:
+            self.place.settle()
+
+    def _commit(self, standing: Standing) -> None:
+        named = zip(self.account.keeps, standing.stores, strict=True)
+        stores = [None if name in self._files or store is None else {"of": check_store(store).state()} for name, store in named]
+        if self.account.weigh is not None:  # one weight for every draw that was added since the last time
+            assert self.account.trace is not None
+            weights, made = self._files[WEIGHTS], self._files[self.account.trace].filled
+            if made > weights.filled:
+                weights.add((made - weights.filled, self.account.weigh(weights.filled, made)))
+        contents = {
+            "state": standing.state,
+            "carries": list(standing.carries),
+            "stores": stores,
+            "done": standing.done,
+            "finite": standing.finite,
+            **self.account.record(standing),
+        }
+        self.place.commit(contents, self.account.params)
+        self._last, self._saved = time.monotonic(), standing.done
+
+
+def check_keeps(keeps: Mapping[str, Keep], params: PyTree) -> None:
+    """Refuse keep objects whose stores cannot be written down."""
+    for keep in keeps.values():
+        if not isinstance(keep, Trace):
+            check_store(keep.store(params, 1, False))
+
+
+def check_store(store: Any) -> Any:
+    """A store that can go into a checkpoint."""
+    if store is not None and not (hasattr(store, "state") and hasattr(store, "restore")):
+        raise InputError(
+            f"{describe(store)} of a keep object cannot go into a checkpoint; expected a store with state() and restore(tree)"
+        )
+    return store

@@ -1,10 +1,10 @@
-"""Reading the folder of a checkpointed run, by the process that goes on with it or by any other."""
+"""Reading the folder of a checkpointed run, by the process that goes on with it or by any other, and `load`."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +13,20 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from sgmcmc.checkpoints.drawfiles import read_draws, whole_draws
-from sgmcmc.checkpoints.durable import DamagedFileError, read_arrays, read_json
+from sgmcmc.checkpoints.durable import read_arrays, read_draws, read_json, whole_draws
 from sgmcmc.checkpoints.packing import unpack
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
-from sgmcmc.core.files import replacing
+from sgmcmc.core.files import DamagedFileError, replacing
 from sgmcmc.core.trees import PyTree
+from sgmcmc.results.result import Record, Result, assemble
 
 FORMAT = 1
 MANIFEST, LOCK = "manifest.json", "lock"
 STATE, PREVIOUS, DAMAGED = "state.npz", "state.previous.npz", "state.damaged.npz"
 STAGE, DRAWS = "stage-", ".draws"
+WEIGHTS = "weights of the draws"
+"""The file of what each draw counts for, where they do not count the same."""
+
 TRIES, PAUSE = 20, 0.05
 """How often, and after how many seconds, a reader looks again at files that do not fit together."""
 
@@ -42,7 +45,6 @@ class Reading:
 
     Attributes:
         manifest: fingerprint, settings, and how the parameters are built.
-        seed: the root key's numbers.
         last: the last checkpoint of the folder itself, or None.
         draws: by name, memory-mapped, as many as belong to that checkpoint.
         stages: results of set-up work by name.
@@ -50,14 +52,38 @@ class Reading:
     """
 
     manifest: dict[str, Any]
-    seed: np.ndarray
     last: Checkpoint | None
     draws: dict[str, PyTree]
     stages: dict[str, Any]
     parts: dict[str, Reading]
 
 
-def read(path: str | os.PathLike[str], *likes: PyTree) -> Reading:
+def load(path: str | Path) -> Result:
+    """The result so far of a run with `checkpoint=path`, also while it runs; the model and the data are not needed.
+
+    The draws stay on disk until they are used. Parameters in nodes other than dicts, lists and tuples come as dicts by name.
+
+    >>> import tempfile, numpy as np, sgmcmc
+    >>> def log_lik(params, batch):
+    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> folder = tempfile.mkdtemp()
+    >>> out = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=500, seed=1,
+    ...                   checkpoint=folder)
+    >>> bool((sgmcmc.load(folder)["mu"] == out["mu"]).all())
+    True
+    """
+    reading = read(path)
+    # Of a run that began anew, the last beginning that made draws.
+    begun = [part for _, part in sorted(reading.parts.items()) if part.last is not None]
+    drawn = [part for part in begun if part.last is not None and any(part.last.n_draws.values())]
+    reading = (drawn or begun or [reading])[-1]
+    last, draws = reading.last, dict(reading.draws)
+    assert last is not None  # `read` refuses what holds no draws yet
+    weights = draws.pop(WEIGHTS, None)
+    return assemble(Record.unpacked(last.contents["record"]), last.contents["state"], last.contents["kept"] | draws, weights)
+
+
+def read(path: str | os.PathLike[str]) -> Reading:
     """What a run's folder holds, also while the run goes on; nothing is changed and no lock is taken."""
     folder = Path(path).expanduser().absolute()
     if not folder.is_dir():
@@ -65,38 +91,45 @@ def read(path: str | os.PathLike[str], *likes: PyTree) -> Reading:
     if not (folder / MANIFEST).exists():
         refuse_foreign(folder)
         raise SgmcmcError(f"{folder} holds no draws yet: its run has only begun")
-    reading = _patiently(lambda: _read(folder, read_manifest(folder), likes))
+    reading = _patiently(folder)
     if reading.last is None and not any(part.last for part in reading.parts.values()):
         raise SgmcmcError(f"{folder} holds no draws yet: its run has not reached the first checkpoint")
     return reading
 
 
-def _patiently(look: Callable[[], Reading]) -> Reading:
+def _patiently(folder: Path) -> Reading:
     """Look again for a while: the run may have been replacing what was read."""
     for _ in range(TRIES - 1):
         with suppress(DamagedFileError, FileNotFoundError):
-            return look()
+            return _read(folder, read_manifest(folder))
         time.sleep(PAUSE)
-    return look()
+    return _read(folder, read_manifest(folder))
 
 
-def _read(folder: Path, manifest: dict[str, Any], likes: tuple[PyTree, ...]) -> Reading:
-    recorded = last_recorded(folder)
-    last, draws = None, {}
-    if recorded is not None:
-        last = Checkpoint(unpack(recorded[0]["tree"], recorded[1], *likes), recorded[0]["n_draws"])
-        draws = {name: read_draws(draws_path(folder, name), count) for name, count in last.n_draws.items()}
+def _read(folder: Path, manifest: dict[str, Any]) -> Reading:
+    last = last_checkpoint(folder)
+    n_draws = {} if last is None else last.n_draws
+    draws = {name: read_draws(draws_path(folder, name), count) for name, count in n_draws.items()}
     stages = {}
     for path in sorted(folder.glob(f"{STAGE}*.npz")):
         with suppress(DamagedFileError):  # the run will compute it again
-            stages[unquote(path.name[len(STAGE) : -len(".npz")])] = unpack(*read_arrays(path), *likes)
+            stages[unquote(path.name[len(STAGE) : -len(".npz")])] = unpack(*read_arrays(path))
     inside = [part for part in sorted(folder.iterdir()) if part.is_dir() and not (part / MANIFEST).exists()]  # or another run
-    parts = {unquote(part.name): _read(part, manifest, likes) for part in inside}
-    return Reading(manifest, seed_of(manifest), last, draws, stages, parts)
+    parts = {unquote(part.name): _read(part, manifest) for part in inside}
+    return Reading(manifest, last, draws, stages, parts)
+
+
+def last_checkpoint(folder: Path, *likes: PyTree, repair: bool = False) -> Checkpoint | None:
+    """The last checkpoint that is whole and whose draws are all there."""
+    recorded = last_recorded(folder, repair)
+    if recorded is None:
+        return None
+    spec, arrays = recorded
+    return Checkpoint(unpack(spec["tree"], arrays, *likes), spec["n_draws"])
 
 
 def last_recorded(folder: Path, repair: bool = False) -> tuple[dict[str, Any], list[np.ndarray]] | None:
-    """The last checkpoint that is whole and whose draws are all there, as it was written."""
+    """The last checkpoint, as it was written."""
     troubles: list[str] = []
     for name in (STATE, PREVIOUS):
         try:
@@ -132,21 +165,14 @@ def _check_draws(folder: Path, n_draws: Mapping[str, int]) -> None:
 def _intact(folder: Path) -> str:
     found = []
     for path in sorted(folder.glob(f"*{DRAWS}")):
-        try:
+        with suppress(DamagedFileError):
             found.append(f"{whole_draws(path):,} whole draws in {path.name}")
-        except DamagedFileError:
-            continue
     return f"intact are {' and '.join(found)}" if found else "no draws are intact"
 
 
 def draws_path(folder: Path, name: str) -> Path:
     """Where the draws of this name are."""
     return folder / f"{quote(name, safe=' ')}{DRAWS}"
-
-
-def seed_of(manifest: Mapping[str, Any]) -> np.ndarray:
-    """The root key's numbers."""
-    return np.asarray(manifest["seed"], np.uint32)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

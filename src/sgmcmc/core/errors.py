@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from types import FrameType
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,11 +68,8 @@ class DivergenceError(SgmcmcError, FloatingPointError):
         self.result = result
 
     def __reduce__(self) -> Any:
-        return _rebuild, (str(self), {"parameter": self.parameter, "step": self.step, "chain": self.chain, "result": self.result})
-
-
-def _rebuild(message: str, details: dict[str, Any]) -> DivergenceError:
-    return DivergenceError(message, **details)
+        details = {"parameter": self.parameter, "step": self.step, "chain": self.chain, "result": self.result}
+        return partial(DivergenceError, str(self), **details), ()
 
 
 class SgmcmcWarning(UserWarning):
@@ -88,21 +85,19 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def warn(message: str) -> None:
-    """Warn of something at the user's own line: the one from which the library was entered."""
-    frame = _users_frame(sys._getframe(1))
-    where, names = frame.f_code.co_filename, frame.f_globals
-    registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, SgmcmcWarning, where, frame.f_lineno, names.get("__name__"), registry)
+    """Warn of something at the user's own line: the one from which the library was entered.
 
-
-def _users_frame(frame: FrameType) -> FrameType:
-    """What called the outermost of our functions; in a thread of our own nobody did, and that function itself counts."""
-    outermost, above = frame, frame.f_back
+    In a thread of our own nobody entered it, and the outermost of our functions counts.
+    """
+    outermost = above = sys._getframe(1)
     while above is not None:
         if above.f_code.co_filename.startswith(PACKAGE):
             outermost = above
         above = above.f_back
-    return outermost.f_back or outermost
+    frame = outermost.f_back or outermost
+    where, names = frame.f_code.co_filename, frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, SgmcmcWarning, where, frame.f_lineno, names.get("__name__"), registry)
 
 
 def describe(value: Any) -> str:

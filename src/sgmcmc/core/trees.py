@@ -151,8 +151,7 @@ def join(tree: PyTree) -> np.ndarray:
 
 def all_finite(*trees: PyTree) -> jax.Array:
     """Whether every number of every tree is finite."""
-    checks = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(trees)]
-    return jnp.stack(checks).all()
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(trees)]).all()
 
 
 def where(condition: Any, yes: PyTree, no: PyTree) -> PyTree:

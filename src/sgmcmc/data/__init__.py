@@ -10,9 +10,8 @@ from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import Bar
 from sgmcmc.data.columns import ColumnChoice, check_columns, check_dtype, wanted
 from sgmcmc.data.conversion import Conversion
-from sgmcmc.data.raw_data import FORMATS, find_raw_data
-from sgmcmc.data.readers import Options
-from sgmcmc.data.shuffle import SHUFFLE_SEED
+from sgmcmc.data.readers import FORMATS, Options, find_raw_data
+from sgmcmc.data.writing import SHUFFLE_SEED
 from sgmcmc.rows.files import FileColumn, LoadedFolder, RowFolder, load, open_rows
 from sgmcmc.rows.files import verify as verify_rows
 
@@ -94,19 +93,11 @@ def convert(
     options = Options(wanted(chosen), None if names is None else list(names), separator, n_features)
     found = find_raw_data(source, format, options)
     shown = None if chosen is None else {name: "..." if part is ... else part for name, part in chosen.items()}
-    call = {"source": found.identity, "columns": shown, "dtype": types, "seed": seed if shuffle else None, "format": format}
+    order = seed if shuffle else None
+    call = {"source": found.identity, "columns": shown, "dtype": types, "seed": order, "format": format}
     call |= {"names": options.names, "separator": separator, "n_features": n_features}
-    place = Path(folder)
-    Conversion(
-        raw=found,
-        folder=place,
-        call=json.loads(json.dumps(call)),
-        columns=chosen,
-        dtype=types,
-        seed=seed if shuffle else None,
-        memory=memory,
-        progress=progress,
-    ).run(overwrite)
+    place, call = Path(folder), json.loads(json.dumps(call))
+    Conversion(found, place, call, columns=chosen, dtype=types, seed=order, memory=memory, progress=progress).run(overwrite)
     return open_rows(place)
 
 

@@ -47,15 +47,9 @@ class Arrangement:
         """Size of a row of each array."""
         return {name: dtype.itemsize * math.prod(self.row_shapes[name]) for name, dtype in self.dtypes.items()}
 
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        dtypes = {name: dtype.str for name, dtype in self.dtypes.items()}
-        shapes = {name: list(shape) for name, shape in self.row_shapes.items()}
-        return {"columns": self.columns, "dtypes": dtypes, "row_shapes": shapes, "everything": self.everything}
-
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Arrangement:
-        """From JSON."""
+        """From JSON, in which types are names and shapes are lists."""
         dtypes = {name: np.dtype(text) for name, text in record["dtypes"].items()}
         shapes = {name: tuple(shape) for name, shape in record["row_shapes"].items()}
         return cls(record["columns"], dtypes, shapes, record["everything"])
@@ -66,7 +60,7 @@ class Arrangement:
         return {name: self._array(name, block, place) for name in self.columns}
 
     def _check_columns(self, block: Columns, place: Place) -> None:
-        chosen = [column for columns in self.columns.values() for column in ([columns] if isinstance(columns, str) else columns)]
+        chosen = [column for part in self.columns.values() for column in _several(part)]
         for column in chosen:
             if column not in block:
                 raise InputError(f"{place.name} has no column {column!r}; it has {_listed(list(block))}")
@@ -114,25 +108,23 @@ def settle(block: Columns, chosen: ColumnChoice | None, dtype: Any, place: Place
             raise InputError(f"{place.name}: array {name!r} has rows of shape {shape}, which hold nothing")
     if isinstance(dtype, Mapping) and (unknown := [name for name in dtype if name not in columns]):
         raise InputError(f"dtype is for {_listed(unknown)}; the arrays are {_listed(names)}")
-    return Arrangement(
-        columns, {name: _dtype(name, part, block, dtype, place) for name, part in columns.items()}, shapes, everything
-    )
+    dtypes = {name: _dtype(name, part, block, dtype) for name, part in columns.items()}
+    return Arrangement(columns, dtypes, shapes, everything)
 
 
 def wanted(chosen: ColumnChoice | None) -> list[str] | None:
     """The columns that must be read, or None for all of them."""
     if chosen is None or any(part is ... for part in chosen.values()):
         return None
-    return list(dict.fromkeys(column for part in chosen.values() for column in ([part] if isinstance(part, str) else part)))  # pyright: ignore
+    return list(dict.fromkeys(column for part in chosen.values() for column in _several(part)))
 
 
 def check_columns(chosen: Any) -> ColumnChoice | None:
     """`columns` as it may be."""
-    expected = (
-        'expected a dict such as {"X": ["a", "b"], "y": "label"}, or {"X": ..., "y": "label"} with ... for all other columns'
-    )
     if chosen is None:
         return None
+    example = '{"X": ["a", "b"], "y": "label"}, or {"X": ..., "y": "label"} with ... for all other columns'
+    expected = f"expected a dict such as {example}"
     if not isinstance(chosen, Mapping) or not chosen or not all(isinstance(name, str) and name for name in chosen):
         raise InputError(f"columns is {describe(chosen)}; {expected}")
     for name, part in chosen.items():
@@ -169,7 +161,7 @@ def fitted(values: np.ndarray, dtype: np.dtype, column: str, name: str, place: P
 def _columns(block: Columns, chosen: ColumnChoice | None, place: Place) -> tuple[dict[str, str | list[str]], bool]:
     if chosen is None:
         return {column: column for column in block}, True
-    named = {column for part in chosen.values() if part is not ... for column in ([part] if isinstance(part, str) else part)}  # pyright: ignore
+    named = {column for part in chosen.values() if part is not ... for column in _several(part)}
     if missing := [column for column in sorted(named) if column not in block]:
         raise InputError(f"{place.name} has no column {missing[0]!r}; it has {_listed(list(block))}")
     rest = [column for column in block if column not in named]
@@ -182,18 +174,18 @@ def _columns(block: Columns, chosen: ColumnChoice | None, place: Place) -> tuple
     return columns, any(part is ... for part in chosen.values())
 
 
-def _dtype(name: str, part: str | list[str], block: Columns, dtype: Any, place: Place) -> np.dtype:
-    columns = [part] if isinstance(part, str) else part
-    for column in columns:
-        if block[column].dtype.kind not in "biuf":
-            raise _not_numbers(block[column], column, place)
-    kinds = {block[column].dtype.kind for column in columns}
+def _dtype(name: str, part: str | list[str], block: Columns, dtype: Any) -> np.dtype:
+    kinds = {block[column].dtype.kind for column in _several(part)}
     natural = "float32" if "f" in kinds else "bool" if kinds == {"b"} else "int32"
     if isinstance(dtype, Mapping):
         natural = dtype.get(name, natural)
     elif dtype is not None and natural == "float32":
         natural = dtype
     return np.dtype(natural).newbyteorder("<")
+
+
+def _several(part: Any) -> list[str]:
+    return [part] if isinstance(part, str) else part
 
 
 def _kept(wish: Any, label: str, allowed: tuple[str, ...]) -> str:

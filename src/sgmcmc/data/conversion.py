@@ -6,22 +6,21 @@ Data are on the disk before the bookmark says so; on the next attempt whatever l
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, SgmcmcError
-from sgmcmc.core.files import DamagedFileError, checked_json, draft_of, sync_folder, write_json
-from sgmcmc.core.locks import alone, lock_of
+from sgmcmc.core.files import DamagedFileError, alone, checked_json, draft_of, lock_of, sync_folder, write_json
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
-from sgmcmc.data.raw_data import RawData
-from sgmcmc.data.shuffle import Runs, SpilledRows
-from sgmcmc.data.writing import Collected, GrowingFile, check_space, row_files, write_failure
-from sgmcmc.rows.header import HEADER, PROGRESS, ArrayEntry, Header, write_header
+from sgmcmc.data.readers import Options, RawData, libsvm_table, most_features
+from sgmcmc.data.writing import Collected, GrowingFile, Runs, SpilledRows, check_space, row_files, write_failure
+from sgmcmc.rows.files import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
 SPILL = "shuffling.tmp"
 
@@ -35,7 +34,7 @@ class Bookmark:
 
     call: dict[str, Any]
     features: int | None = None
-    arrangement: dict[str, Any] | None = None
+    arrangement: Arrangement | None = None
     run_rows: int = 0
     rows: int = 0
     tables: tuple[int, ...] = ()
@@ -86,19 +85,13 @@ class Conversion:
         return done and not lock_of(self.folder / PROGRESS).exists()
 
     def _begin(self, overwrite: bool) -> Bookmark | None:
-        """Where to begin; None if all is done."""
+        """Where to begin; None if all is done. Nothing is lost that somebody may want."""
         finished, found = (self.folder / HEADER).exists(), read_bookmark(self.folder)
         same = found is not None and found.call == self.call
         if same and not finished:
             return found
         if same and not overwrite:
             return None
-        self._check_folder(found, finished, overwrite)
-        clear(self.folder)
-        return self._noted(Bookmark(self.call))
-
-    def _check_folder(self, found: Bookmark | None, finished: bool, overwrite: bool) -> None:
-        """Nothing is lost that somebody may want."""
         ours = finished or (self.folder / PROGRESS).exists()
         passing = {draft_of(self.folder / PROGRESS), lock_of(self.folder / PROGRESS)}
         others = [path.name for path in self.folder.iterdir() if path not in passing]
@@ -110,39 +103,37 @@ class Conversion:
                 f"{self.folder} {state} of another call: {differences(found, self.call)}; choose another folder, "
                 "or say overwrite=True to replace what is there"
             )
+        clear(self.folder)
+        return self._noted(Bookmark(self.call))
 
     def _read_all(self, mark: Bookmark) -> Bookmark:
         """All rows into the spill file, or into the arrays' files where they are not shuffled."""
         if mark.all_read:
             return mark
         try:
-            mark, raw = self._complete(mark)
+            raw = self.raw
+            if raw.uncounted:
+                n_features = mark.features or most_features(raw.uncounted, self.progress)
+                mark = self._noted(replace(mark, features=n_features))
+                raw = replace(raw, tables=[libsvm_table(path, Options(n_features=n_features)) for path in raw.uncounted])
             found = self._blocks(raw, mark)
             first = next(found, None)
             if mark.arrangement is None:
-                mark = self._settled(mark, first, raw.n_rows)
+                mark = self._settled(mark, first, total(table.n_rows for table in raw.tables))
             return self._keep_all(mark, itertools.chain([] if first is None else [first], found))
         except InputError:  # these data cannot be converted, now or later
             clear(self.folder)
             raise
 
-    def _complete(self, mark: Bookmark) -> tuple[Bookmark, RawData]:
-        if self.raw.count_features is None or self.raw.with_features is None:
-            return mark, self.raw
-        if mark.features is None:
-            mark = self._noted(replace(mark, features=self.raw.count_features(self.progress)))
-        assert mark.features is not None
-        return mark, self.raw.with_features(mark.features)
-
     def _settled(self, mark: Bookmark, first: Found | None, n_rows: int | None) -> Bookmark:
         if first is None:
             raise InputError("the source has no rows")
         arrangement = settle(first[0], self.columns, self.dtype, first[1])
-        runs = Runs(arrangement, 1)
+        spilled = Runs(arrangement, 1).row_bytes
         if n_rows is not None:
             row_bytes = sum(arrangement.row_bytes.values())
-            check_space(self.folder, n_rows * (row_bytes if self.seed is None else row_bytes + runs.row_bytes))
-        return self._noted(replace(mark, arrangement=arrangement.record(), run_rows=max(1, self.memory // 4 // runs.row_bytes)))
+            check_space(self.folder, n_rows * (row_bytes if self.seed is None else row_bytes + spilled))
+        return self._noted(replace(mark, arrangement=arrangement, run_rows=max(1, self.memory // 4 // spilled)))
 
     def _blocks(self, raw: RawData, mark: Bookmark) -> Iterator[Found]:
         """What the bookmark does not have yet."""
@@ -151,7 +142,7 @@ class Conversion:
             skip -= mark.tables[number]
             number += 1
         lengths = mark.tables[:number]
-        with Bar(self.progress, "reading", raw.size, "B") as bar:
+        with Bar(self.progress, "reading", total(table.size for table in raw.tables), "B") as bar:
             bar.update(sum(table.size or 0 for table in raw.tables[:number]))
             for table in raw.tables[number:]:
                 row, before = skip, 0
@@ -170,9 +161,10 @@ class Conversion:
                 lengths, skip = (*lengths, row), 0
 
     def _keep_all(self, mark: Bookmark, found: Iterator[Found]) -> Bookmark:
-        arrangement = self._arrangement(mark)
+        arrangement = mark.arrangement
+        assert arrangement is not None
         runs, collected = Runs(arrangement, mark.run_rows), Collected(arrangement, mark.run_rows)
-        with self._sink(mark, arrangement) as files:
+        with self._sink(mark, runs) as files:
             for columns, place, tables in found:
                 for rows in collected.add(arrangement.arrays(columns, place)):
                     self._keep(rows, files, runs, mark.rows)
@@ -194,24 +186,25 @@ class Conversion:
             file.sync()
 
     @contextlib.contextmanager
-    def _sink(self, mark: Bookmark, arrangement: Arrangement) -> Iterator[dict[str, GrowingFile]]:
+    def _sink(self, mark: Bookmark, runs: Runs) -> Iterator[dict[str, GrowingFile]]:
         """The files that grow while the raw data are read."""
         if self.seed is None:
-            with row_files(self.folder, arrangement, mark.rows) as files:
+            with row_files(self.folder, runs.arrangement, mark.rows) as files:
                 yield files
         else:
-            with contextlib.closing(GrowingFile(self.folder / SPILL, Runs(arrangement, mark.run_rows).end(mark.rows))) as spill:
+            with contextlib.closing(GrowingFile(self.folder / SPILL, runs.end(mark.rows))) as spill:
                 yield {SPILL: spill}
 
     def _sort(self, mark: Bookmark) -> Bookmark:
         """From the spill file to the arrays' files, one range of keys after the other."""
         if mark.checksums is not None:
             return mark
-        arrangement = self._arrangement(mark)
+        arrangement = mark.arrangement
+        assert arrangement is not None
         runs, row_bytes = Runs(arrangement, mark.run_rows), sum(arrangement.row_bytes.values())
         check_space(self.folder, (mark.rows - mark.rows_sorted) * row_bytes)
-        if not mark.ranges:
-            mark = replace(mark, ranges=runs.ranges_for(mark.rows, self.memory))
+        if not mark.ranges:  # half of the memory is for the rows as read, half for the rows in order
+            mark = replace(mark, ranges=max(1, math.ceil(2 * mark.rows * runs.row_bytes / self.memory)))
         with (
             row_files(self.folder, arrangement, mark.rows_sorted) as files,
             contextlib.closing(SpilledRows(self.folder / SPILL, runs, mark.rows)) as spilled,
@@ -219,26 +212,24 @@ class Conversion:
         ):
             bar.update(mark.rows_sorted * row_bytes)
             for number in range(mark.ranges_done, mark.ranges):
-                count, arrays = spilled.in_range(number, mark.ranges)
-                for name, rows in arrays:
+                count = 0
+                for name, rows in spilled.in_range(number, mark.ranges):
                     files[name].append(rows)
                     files[name].sync()
+                    count = len(rows)
                 mark = self._noted(replace(mark, ranges_done=number + 1, rows_sorted=mark.rows_sorted + count))
                 bar.update(count * row_bytes)
             return self._noted(replace(mark, checksums={name: file.sha256() for name, file in files.items()}))
 
     def _header(self, mark: Bookmark) -> Header:
-        arrangement = self._arrangement(mark)
-        assert mark.checksums is not None
+        arrangement, checksums = mark.arrangement, mark.checksums
+        assert arrangement is not None
+        assert checksums is not None
         arrays = {
-            name: ArrayEntry(dtype, arrangement.row_shapes[name], mark.rows * arrangement.row_bytes[name], mark.checksums[name])
+            name: ArrayEntry(dtype, arrangement.row_shapes[name], mark.rows * arrangement.row_bytes[name], checksums[name])
             for name, dtype in arrangement.dtypes.items()
         }
         return Header(mark.rows, arrays, self.seed)
-
-    def _arrangement(self, mark: Bookmark) -> Arrangement:
-        assert mark.arrangement is not None
-        return Arrangement.from_record(mark.arrangement)
 
     def _noted(self, mark: Bookmark) -> Bookmark:
         write_json(self.folder / PROGRESS, asdict(mark))
@@ -249,7 +240,8 @@ def read_bookmark(folder: Path) -> Bookmark | None:
     """How far the conversion in a folder is, if there is one."""
     try:
         mark = checked_json((folder / PROGRESS).read_bytes(), folder / PROGRESS)
-        return Bookmark(**{**mark, "tables": tuple(mark["tables"])})
+        arrangement = None if mark["arrangement"] is None else Arrangement.from_record(mark["arrangement"])
+        return Bookmark(**mark | {"tables": tuple(mark["tables"]), "arrangement": arrangement})
     except (FileNotFoundError, NotADirectoryError, DamagedFileError, KeyError, TypeError):
         return None
 
@@ -260,6 +252,12 @@ def clear(folder: Path) -> None:
     sync_folder(folder)
     for path in [*folder.glob("*.rows"), folder / SPILL, *folder.glob(draft_of(Path("*.json")).name), folder / PROGRESS]:
         path.unlink(missing_ok=True)
+
+
+def total(counts: Iterable[int | None]) -> int | None:
+    """Their sum, where all are known."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)
 
 
 def differences(found: Bookmark | None, call: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""LIBSVM text, `label index:value index:value ...`, a block of lines at a time without a loop over lines."""
+"""LIBSVM text, `label index:value index:value ...`, parsed a block of lines at a time without a loop over lines."""
 
 import math
 import re
@@ -15,6 +15,7 @@ TEXT_BLOCK = 2**22
 
 _SEPARATORS = bytes.maketrans(b": \t\r", b"\n\n\n\n")
 _COMMENT = re.compile(rb"#[^\n]*")
+_DIGITS_AT_END = re.compile(rb"\d+$")
 _BLANK = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
 
 
@@ -42,11 +43,9 @@ def count_features(stream: IO[bytes]) -> int:
     """The largest feature number. Features ascend in a line, so its last one is enough."""
     largest = 0
     for text in line_blocks(stream):
-        characters = np.frombuffer(text, np.uint8)
-        ends, colons = np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord(":"))
-        if len(colons):
-            last = colons[np.maximum(np.searchsorted(colons, ends) - 1, 0)]
-            largest = max(largest, int(_number_before(characters, last).max()))
+        for line in text.splitlines():
+            last = _DIGITS_AT_END.findall(line.rpartition(b":")[0][-10:])
+            largest = max(largest, *map(int, last), 0)
     return largest
 
 
@@ -65,11 +64,18 @@ def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 def parse(text: bytes, name: str, first_row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Labels; and of each row the number of its features, their numbers from 1, and their values."""
+    import pandas
+
     characters = np.frombuffer(text, np.uint8)
     ends, colons = np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord(":"))
     counts = np.diff(np.searchsorted(colons, ends), prepend=0)
-    numbers = _numbers(text)
-    if numbers is None or len(numbers) != len(ends) + 2 * len(colons):
+    column = BytesIO(text.translate(_SEPARATORS))
+    try:
+        frame = pandas.read_csv(column, header=None, sep="\x01", dtype=np.float64, engine="c", quoting=3, na_filter=False)
+    except ValueError:
+        raise _bad_line(text, name, first_row) from None
+    numbers = frame.to_numpy().ravel()
+    if len(numbers) != len(ends) + 2 * len(colons):
         raise _bad_line(text, name, first_row)
     starts = np.cumsum(2 * counts + 1) - 2 * counts - 1
     features = np.ones(len(numbers), bool)
@@ -82,28 +88,6 @@ def parse(text: bytes, name: str, first_row: int) -> tuple[np.ndarray, np.ndarra
     if not (ascending & (whole >= 1) & (whole == index)).all():
         raise _bad_line(text, name, first_row)
     return numbers[starts], counts, whole, values
-
-
-def _numbers(text: bytes) -> np.ndarray | None:
-    import pandas
-
-    column = BytesIO(text.translate(_SEPARATORS))
-    try:
-        frame = pandas.read_csv(column, header=None, sep="\x01", dtype=np.float64, engine="c", quoting=3, na_filter=False)
-    except ValueError:
-        return None
-    return frame.to_numpy().ravel()
-
-
-def _number_before(characters: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The whole numbers whose digits end just before these places."""
-    number, scale, alive = np.zeros(len(ends), np.int64), 1, np.ones(len(ends), bool)
-    for back in range(1, 11):
-        digit = characters[np.maximum(ends - back, 0)].astype(np.int64) - ord("0")
-        alive &= (ends >= back) & (digit >= 0) & (digit <= 9)
-        number += np.where(alive, digit * scale, 0)
-        scale *= 10
-    return number
 
 
 def _plain(text: bytes) -> bytes:

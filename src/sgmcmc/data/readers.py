@@ -1,21 +1,38 @@
-"""What a conversion reads from: tables in files, arrays, and blocks from a function."""
+"""What a conversion reads from: files, a folder of Zarr, arrays, a DataFrame, and blocks of rows from a function."""
 
 import bz2
 import contextlib
+import glob
 import gzip
 import hashlib
+import importlib
 import itertools
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.progress import Bar
 from sgmcmc.data.columns import Columns
 from sgmcmc.data.libsvm import count_features, read_rows
+
+SUFFIXES = {
+    "csv": (".csv", ".tsv"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "libsvm": (".libsvm", ".svm", ".svmlight"),
+    "zarr": (".zarr",),
+}
+FORMATS = tuple(SUFFIXES)
+
+SAMPLED = 16
+"""Rows of arrays in memory by which they are known again."""
 
 BLOCK_BYTES = 2**25
 """About the size of a block of rows, in memory."""
@@ -44,9 +61,197 @@ class RawTable:
     read: Callable[[int], Iterator[Piece]]
 
 
+@dataclass(frozen=True)
+class RawData:
+    """Tables to be read one after the other, and by what they are known again (as JSON).
+
+    Where LIBSVM files are `uncounted`, there are no tables until somebody knows how many features they have.
+    """
+
+    identity: Any
+    tables: list[RawTable]
+    uncounted: list[Path] = field(default_factory=list)
+
+
+def find_raw_data(source: Any, format_: str | None, options: Options) -> RawData:
+    """The raw data, whatever way they were given."""
+    if _is_path(source):
+        return _files(_matching(source), format_, options)
+    if isinstance(source, (list, tuple)) and source and all(_is_path(path) for path in source):
+        return _files([match for path in source for match in _matching(path)], format_, options)
+    if hasattr(source, "iloc"):
+        return _arrays(frame_columns(source), "the DataFrame")
+    if hasattr(source, "shape") and hasattr(source, "dtype"):
+        return _arrays({"X": source}, "the array")
+    if isinstance(source, Mapping) and source:
+        return _arrays({str(name): values for name, values in source.items()}, "the arrays")
+    members: Any = getattr(source, "arrays", None)
+    if callable(members):
+        return _arrays(dict(sorted(members())), "the Zarr group")  # pyright: ignore
+    blocks = source() if callable(source) else source
+    if not isinstance(blocks, Iterator):
+        raise InputError(
+            f"source is {describe(source)}; expected the path of a CSV, Parquet, Arrow, LIBSVM or Zarr file, a list of paths, "
+            "a dict of arrays, or an iterator of blocks of rows"
+        )
+    first = next(blocks, None)
+    if first is None:
+        raise InputError("source has no blocks of rows; an iterator can be used only once: give the function that makes it")
+    columns = _block_columns(first, "block 0")
+    digest = _digest({name: values[:1] for name, values in columns.items() if values.ndim})
+    return RawData(digest, [_blocks_table(itertools.chain([first], blocks))])
+
+
+def _files(paths: list[Path], format_: str | None, options: Options) -> RawData:
+    formats = {format_ or _format_of(path) for path in paths}
+    if len(formats) > 1:
+        raise InputError(f"the files are of different formats, {sorted(formats)}; convert files of one format, or say format=")
+    (kind,) = formats
+    if kind == "zarr":
+        if len(paths) > 1:
+            raise InputError(f"{len(paths)} Zarr stores; expected one, or a dict of Zarr arrays")
+        return _zarr(paths[0])
+    if all(path.name.partition(".")[2].startswith("tsv") for path in paths) and options.separator == ",":
+        options = replace(options, separator="\t")
+    identity = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+    if kind == "libsvm" and options.n_features is None:
+        return RawData(identity, [], paths)
+    return RawData(identity, [TABLES[kind](path, options) for path in paths])
+
+
+def _matching(path: str | os.PathLike[str]) -> list[Path]:
+    if os.path.exists(path):
+        return [Path(path)]
+    matches = sorted(glob.glob(os.fspath(path)))
+    if not matches:
+        raise InputError(
+            f"there is no file {os.fspath(path)!r}; expected a path, a list of paths, or a pattern such as 'part-*.csv'"
+        )
+    return [Path(match) for match in matches]
+
+
+def _format_of(path: Path) -> str:
+    plain = path.with_suffix("") if path.suffix in (".gz", ".bz2") else path
+    if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
+        return "zarr"
+    found = next((kind for kind, suffixes in SUFFIXES.items() if plain.suffix in suffixes), None)
+    if found is not None and path.is_dir() == (found == "zarr"):
+        return found
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give a pattern such as 'folder/*.parquet'")
+    known = ", ".join(map(repr, FORMATS))
+    raise InputError(f"{path} has a name that does not tell its format; say format=, one of {known}")
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike))
+
+
+def _zarr(path: Path) -> RawData:
+    zarr = optional("zarr")
+    try:
+        opened = zarr.open(path, mode="r")
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        raise InputError(f"{path} is not a Zarr store ({error})") from error
+    arrays = {"X": opened} if hasattr(opened, "shape") else dict(sorted(opened.arrays()))
+    if not arrays:
+        raise InputError(f"{path} has no arrays; expected a Zarr group of arrays that share their first axis")
+    return _arrays(arrays, path.name)
+
+
+def _arrays(arrays: Mapping[str, Any], name: str) -> RawData:
+    """Arrays with rows on the first axis: NumPy's, Zarr's, anything with a shape and slices."""
+    sliceable = {key: value if hasattr(value, "shape") else np.asarray(value) for key, value in arrays.items()}
+    for key, value in sliceable.items():
+        if len(value.shape) == 0:
+            raise InputError(f"{name}: {key!r} is {describe(value)}; expected an array with rows on the first axis")
+    lengths = {key: value.shape[0] for key, value in sliceable.items()}
+    if len(set(lengths.values())) != 1:
+        raise InputError(f"{name}: arrays have different numbers of rows, {lengths}; expected one number")
+    n_rows = next(iter(lengths.values()))
+    row_bytes = sum(value.dtype.itemsize * int(np.prod(value.shape[1:])) for value in sliceable.values())
+    together = max((chunks[0] for value in sliceable.values() if (chunks := getattr(value, "chunks", None))), default=1)
+    step = max(1, BLOCK_BYTES // max(1, row_bytes) // together) * together
+
+    def pieces(skip: int) -> Iterator[Piece]:
+        for start in [skip, *range(skip // step * step + step, n_rows, step)] if skip < n_rows else []:
+            stop = min(start // step * step + step, n_rows)
+            yield {key: np.asarray(value[start:stop]) for key, value in sliceable.items()}, stop * row_bytes
+
+    return RawData(_identity_of(sliceable), [RawTable(name, n_rows * row_bytes, n_rows, pieces)])
+
+
+def _identity_of(arrays: Mapping[str, Any]) -> list[Any]:
+    """Shapes, types, and a digest of a few rows."""
+    known = []
+    for name, array in arrays.items():
+        length = array.shape[0]
+        picked = sorted({length * number // SAMPLED for number in range(SAMPLED)} | {max(0, length - 1)}) if length else []
+        rows = {str(row): np.asarray(array[row : row + 1]) for row in picked}
+        known.append([name, list(array.shape), str(array.dtype), _digest(rows)])
+    return known
+
+
+def _digest(columns: Columns) -> str:
+    """A digest of a few rows."""
+    digest = hashlib.sha256()
+    for name, values in columns.items():
+        digest.update(f"{name} {values.dtype} {values.shape[1:]}".encode() + np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def _blocks_table(blocks: Iterator[Any]) -> RawTable:
+    """Blocks of rows as somebody's code makes them."""
+
+    def pieces() -> Iterator[Piece]:
+        read = 0
+        for number, block in enumerate(blocks):
+            columns = _block_columns(block, f"block {number}")
+            read += sum(values.nbytes for values in columns.values())
+            yield columns, read
+
+    return RawTable("the blocks", None, None, lambda skip: _without(pieces(), skip))
+
+
+def _block_columns(block: Any, label: str) -> Columns:
+    """A block as somebody's code makes it: a dict of arrays, or a DataFrame."""
+    if hasattr(block, "iloc"):
+        return frame_columns(block)
+    if not isinstance(block, Mapping) or not block or not all(isinstance(name, str) for name in block):
+        raise InputError(f'{label} is {describe(block)}; expected a dict of arrays such as {{"X": X, "y": y}}')
+    return {name: np.asarray(values) for name, values in block.items()}
+
+
+def frame_columns(frame: Any, wanted: list[str] | None = None) -> Columns:
+    """A DataFrame's columns as NumPy has them."""
+    return {str(name): frame[name].to_numpy() for name in frame.columns if wanted is None or str(name) in wanted}
+
+
 def csv_table(path: Path, options: Options) -> RawTable:
     """A CSV file, plain or compressed."""
     return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(_csv_pieces(path, options), skip))
+
+
+def _csv_pieces(path: Path, options: Options) -> Iterator[Piece]:
+    import pandas
+
+    settings: dict[str, Any] = {"sep": options.separator, "low_memory": False}
+    settings |= {} if options.names is None else {"names": options.names, "header": None}
+    if int(pandas.__version__.partition(".")[0]) < 3:
+        settings["float_precision"] = "round_trip"  # what later versions always do
+    try:
+        with decompressed(path) as (_, text):
+            n_columns = len(pandas.read_csv(text, nrows=0, **settings).columns)
+        with decompressed(path) as (raw, text):
+            frames: Any = pandas.read_csv(text, chunksize=max(1, BLOCK_BYTES // (8 * max(1, n_columns))), **settings)
+            for frame in frames:
+                if not isinstance(frame.index, pandas.RangeIndex):
+                    raise pandas.errors.ParserError(f"lines have more fields than there are names, {n_columns}")
+                yield frame_columns(frame, options.wanted), raw.tell()  # pandas told to read some columns takes longer lines too
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path.name} is not a table in CSV ({str(error).strip()}); is the separator {options.separator!r}?"
+        ) from error
 
 
 def libsvm_table(path: Path, options: Options) -> RawTable:
@@ -62,13 +267,14 @@ def libsvm_table(path: Path, options: Options) -> RawTable:
     return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(pieces(), skip))
 
 
-def most_features(paths: list[Path], report: Callable[[int], Any]) -> int:
+def most_features(paths: list[Path], progress: Progress) -> int:
     """The largest feature number in LIBSVM files."""
     largest = 0
-    for path in paths:
-        with decompressed(path) as (_, text):
-            largest = max(largest, count_features(text))
-        report(path.stat().st_size)
+    with Bar(progress, "counting features", sum(path.stat().st_size for path in paths), "B") as bar:
+        for path in paths:
+            with decompressed(path) as (_, text):
+                largest = max(largest, count_features(text))
+            bar.update(path.stat().st_size)
     if largest == 0:
         raise InputError(f"{paths[0].name}: no features, index:value, in it; say n_features=, or is it another format?")
     return largest
@@ -85,9 +291,7 @@ def parquet_table(path: Path, options: Options) -> RawTable:
     groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     n_columns = metadata.num_columns if options.wanted is None else len(options.wanted)
 
-    def pieces(skip: int) -> Iterator[Piece]:
-        passed = _groups_within(groups, skip)
-        done = sum(groups[:passed])
+    def pieces(passed: int, done: int) -> Iterator[Piece]:
         rest = list(range(passed, len(groups)))
         rows = max(1, BLOCK_BYTES // (8 * max(n_columns, 1)))
         try:
@@ -98,9 +302,12 @@ def parquet_table(path: Path, options: Options) -> RawTable:
         except pyarrow.ArrowInvalid as error:
             raise InputError(f"{path.name} is damaged ({error})") from error
 
-    return RawTable(
-        path.name, n_bytes, n_rows, lambda skip: _without(pieces(skip), skip - sum(groups[: _groups_within(groups, skip)]))
-    )
+    def read(skip: int) -> Iterator[Piece]:
+        passed = int(np.searchsorted(np.cumsum(groups), skip, side="right"))
+        done = sum(groups[:passed])
+        return _without(pieces(passed, done), skip - done)
+
+    return RawTable(path.name, n_bytes, n_rows, read)
 
 
 def arrow_table(path: Path, options: Options) -> RawTable:
@@ -131,72 +338,26 @@ def arrow_table(path: Path, options: Options) -> RawTable:
     return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(pieces(), skip))
 
 
-def arrays_table(arrays: Mapping[str, Any], name: str) -> RawTable:
-    """Arrays with rows on the first axis: NumPy's, Zarr's, anything with a shape and slices."""
-    sliceable = {key: value if hasattr(value, "shape") else np.asarray(value) for key, value in arrays.items()}
-    for key, value in sliceable.items():
-        if len(value.shape) == 0:
-            raise InputError(f"{name}: {key!r} is {describe(value)}; expected an array with rows on the first axis")
-    lengths = {key: value.shape[0] for key, value in sliceable.items()}
-    if len(set(lengths.values())) != 1:
-        raise InputError(f"{name}: arrays have different numbers of rows, {lengths}; expected one number")
-    n_rows = next(iter(lengths.values()))
-    row_bytes = sum(value.dtype.itemsize * int(np.prod(value.shape[1:])) for value in sliceable.values())
-    together = max((chunks[0] for value in sliceable.values() if (chunks := getattr(value, "chunks", None))), default=1)
-    step = max(1, BLOCK_BYTES // max(1, row_bytes) // together) * together
-
-    def pieces(skip: int) -> Iterator[Piece]:
-        for start in itertools.chain([skip], range(skip // step * step + step, n_rows, step)):
-            stop = min(start // step * step + step, n_rows)
-            yield {key: np.asarray(value[start:stop]) for key, value in sliceable.items()}, stop * row_bytes
-
-    return RawTable(name, n_rows * row_bytes, n_rows, pieces)
+def _batch_columns(batch: Any, wanted: list[str] | None = None) -> Columns:
+    named = zip(batch.schema.names, batch.columns, strict=True)
+    return {name: _arrow_values(values) for name, values in named if wanted is None or name in wanted}
 
 
-def frame_table(frame: Any) -> RawTable:
-    """A pandas DataFrame."""
-
-    def pieces() -> Iterator[Piece]:
-        step = max(1, BLOCK_BYTES // (8 * max(1, len(frame.columns))))
-        for start in range(0, len(frame), step):
-            yield frame_columns(frame.iloc[start : start + step]), start + step
-
-    return RawTable("the DataFrame", len(frame), len(frame), lambda skip: _without(pieces(), skip))
+def _arrow_values(values: Any) -> np.ndarray:
+    width = getattr(values.type, "list_size", None)
+    if width and values.null_count == 0:
+        return _arrow_values(values.flatten()).reshape(-1, width)
+    if hasattr(values, "dictionary_decode"):
+        values = values.dictionary_decode()
+    return values.to_numpy(zero_copy_only=False)
 
 
-def blocks_table(blocks: Iterator[Any]) -> RawTable:
-    """Blocks of rows as somebody's code makes them."""
-
-    def pieces() -> Iterator[Piece]:
-        read = 0
-        for number, block in enumerate(blocks):
-            columns = block_columns(block, f"block {number}")
-            read += sum(values.nbytes for values in columns.values())
-            yield columns, read
-
-    return RawTable("the blocks", None, None, lambda skip: _without(pieces(), skip))
-
-
-def block_columns(block: Any, label: str) -> Columns:
-    """A block as somebody's code makes it: a dict of arrays, or a DataFrame."""
-    if hasattr(block, "iloc"):
-        return frame_columns(block)
-    if not isinstance(block, Mapping) or not block or not all(isinstance(name, str) for name in block):
-        raise InputError(f'{label} is {describe(block)}; expected a dict of arrays such as {{"X": X, "y": y}}')
-    return {name: np.asarray(values) for name, values in block.items()}
-
-
-def frame_columns(frame: Any, wanted: list[str] | None = None) -> Columns:
-    """A DataFrame's columns as NumPy has them."""
-    return {str(name): frame[name].to_numpy() for name in frame.columns if wanted is None or str(name) in wanted}
-
-
-def fingerprint(columns: Columns) -> str:
-    """A digest of a few rows."""
-    digest = hashlib.sha256()
-    for name, values in columns.items():
-        digest.update(f"{name} {values.dtype} {values.shape[1:]}".encode() + np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()
+TABLES: dict[str, Callable[[Path, Options], RawTable]] = {
+    "csv": csv_table,
+    "parquet": parquet_table,
+    "arrow": arrow_table,
+    "libsvm": libsvm_table,
+}
 
 
 @contextlib.contextmanager
@@ -218,8 +379,6 @@ def decompressed(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 def optional(module: str) -> Any:
     """A module of the extra sgmcmc[data]."""
-    import importlib
-
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -227,60 +386,13 @@ def optional(module: str) -> Any:
         raise InputError(f"this format needs {package}, which is not installed; pip install 'sgmcmc[data]'") from error
 
 
-def _csv_pieces(path: Path, options: Options) -> Iterator[Piece]:
-    import pandas
-
-    settings: dict[str, Any] = {"sep": options.separator, "low_memory": False}
-    settings |= {} if options.names is None else {"names": options.names, "header": None}
-    if int(pandas.__version__.partition(".")[0]) < 3:
-        settings["float_precision"] = "round_trip"  # what later versions always do
-    try:
-        with decompressed(path) as (_, text):
-            n_columns = len(pandas.read_csv(text, nrows=0, **settings).columns)
-        with decompressed(path) as (raw, text):
-            frames: Any = pandas.read_csv(text, chunksize=max(1, BLOCK_BYTES // (8 * max(1, n_columns))), **settings)
-            for frame in frames:
-                if not isinstance(frame.index, pandas.RangeIndex):
-                    raise pandas.errors.ParserError(f"lines have more fields than there are names, {n_columns}")
-                yield frame_columns(frame, options.wanted), raw.tell()  # pandas told to read some columns takes longer lines too
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path.name} is not a table in CSV ({str(error).strip()}); is the separator {options.separator!r}?"
-        ) from error
-
-
-def _batch_columns(batch: Any, wanted: list[str] | None = None) -> Columns:
-    named = zip(batch.schema.names, batch.columns, strict=True)
-    return {name: _arrow_values(values) for name, values in named if wanted is None or name in wanted}
-
-
-def _groups_within(groups: list[int], n_rows: int) -> int:
-    """How many whole groups are among the first rows."""
-    return int(np.searchsorted(np.cumsum(groups), n_rows, side="right"))
-
-
-def _arrow_values(values: Any) -> np.ndarray:
-    width = getattr(values.type, "list_size", None)
-    if width and values.null_count == 0:
-        return _arrow_values(values.flatten()).reshape(-1, width)
-    if hasattr(values, "dictionary_decode"):
-        values = values.dictionary_decode()
-    return values.to_numpy(zero_copy_only=False)
-
-
 def _without(pieces: Iterator[Piece], skip: int) -> Iterator[Piece]:
+    """The pieces without the first rows."""
     for columns, read in pieces:
-        rest = _drop(columns, skip)
-        skip -= min(skip, _length(columns))
-        if rest:
-            yield rest, read
-
-
-def _drop(columns: Columns, count: int) -> Columns:
-    """The block without its first rows; nothing if none is left."""
-    if count >= _length(columns):
-        return {}
-    return {name: values[count:] for name, values in columns.items()} if count else columns
+        count = _length(columns)
+        if count > skip:
+            yield {name: values[skip:] for name, values in columns.items()} if skip else columns, read
+        skip = max(0, skip - count)
 
 
 def _length(columns: Columns) -> int:

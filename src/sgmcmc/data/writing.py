@@ -1,22 +1,35 @@
-"""Files that only ever grow, up to a size that is on record."""
+"""Files of rows that only ever grow, up to a size that is on record, and shuffling rows that do not fit in memory.
+
+Row i gets the i-th number of a stream of random 64-bit integers, and the rows are sorted by these, so the order depends on the
+seed alone. As they come, rows are collected into runs; each run is sorted and appended to one spill file. Then the numbers are
+cut into ranges; the rows of one range, a slice of every run, fit in memory and are merged there.
+"""
 
 import contextlib
 import errno
 import hashlib
+import math
+import mmap
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement
-from sgmcmc.rows.header import row_file, size
+from sgmcmc.rows.files import row_file, size
 
-REREAD = 2**24
-"""Bytes read at once where a file is read again for its checksum."""
+SHUFFLE_SEED = 20180512
+KEY = np.dtype("<u8")
+STREAM_END = 2**64
+
+Slice: TypeAlias = tuple[int, int, int, int]
+"""Of a run: where it starts, how many rows it has, the first of those that are meant, and the one after the last."""
 
 
 class GrowingFile:
@@ -25,7 +38,7 @@ class GrowingFile:
     def __init__(self, path: Path, start: int = 0, hashed: bool = False) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-        self._digest = hashlib.sha256() if hashed else None
+        self._digest = None
         try:
             if os.fstat(self._file).st_size < start:
                 raise SgmcmcError(
@@ -34,7 +47,9 @@ class GrowingFile:
                 )
             os.ftruncate(self._file, start)
             os.lseek(self._file, start, os.SEEK_SET)
-            self._hash_again(start)
+            if hashed:
+                with open(path, "rb") as file:
+                    self._digest = hashlib.file_digest(file, "sha256")
         except BaseException:
             self.close()
             raise
@@ -59,15 +74,6 @@ class GrowingFile:
     def close(self) -> None:
         """No more writing."""
         os.close(self._file)
-
-    def _hash_again(self, n_bytes: int) -> None:
-        if self._digest is None:
-            return
-        with open(self.path, "rb") as file:
-            while n_bytes > 0:
-                block = file.read(min(REREAD, n_bytes))
-                self._digest.update(block)
-                n_bytes -= len(block)
 
 
 class Collected:
@@ -132,3 +138,103 @@ def write_failure(folder: Path, error: OSError) -> SgmcmcError:
         f"{folder} could not be written ({error}); check its permissions and the disk, or choose another folder; "
         "the same call again goes on where it stopped"
     )
+
+
+def keys(seed: int, start: int, count: int) -> np.ndarray:
+    """The random numbers of rows `start` to `start + count`."""
+    return np.random.PCG64(seed).advance(start).random_raw(count).astype(KEY, copy=False)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How runs of `run_rows` rows (the last may have fewer) lie one after the other in the spill file: keys, then each array."""
+
+    arrangement: Arrangement
+    run_rows: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row and its key."""
+        return KEY.itemsize + sum(self.arrangement.row_bytes.values())
+
+    @property
+    def stride(self) -> int:
+        """From one run to the next: keys must start where 64-bit numbers may start."""
+        return -(-self.run_rows * self.row_bytes // KEY.itemsize) * KEY.itemsize
+
+    def end(self, n_rows: int) -> int:
+        """Size of the spill file with so many rows."""
+        whole, rest = divmod(n_rows, self.run_rows)
+        return whole * self.stride + rest * self.row_bytes
+
+    def write(self, spill: GrowingFile, rows: dict[str, np.ndarray], seed: int, first_row: int) -> None:
+        """Append one run, sorted."""
+        count = len(next(iter(rows.values())))
+        own = keys(seed, first_row, count)
+        order = np.argsort(own, kind="stable")
+        spill.append(own[order])
+        for name in self.arrangement.columns:
+            spill.append(rows[name][order])
+        if count == self.run_rows:
+            spill.append(np.zeros(self.stride - count * self.row_bytes, np.uint8))
+
+
+class SpilledRows:
+    """The spill file when it is complete."""
+
+    def __init__(self, path: Path, runs: Runs, n_rows: int) -> None:
+        self._path, self._runs, self._n_rows = path, runs, n_rows
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by `close`)
+        found = path.stat().st_size
+        if found != runs.end(n_rows):
+            self.close()
+            raise SgmcmcError(
+                f"{path} has {found:,} bytes, {runs.end(n_rows):,} were on record: it was changed from outside; "
+                "convert again with overwrite=True"
+            )
+        self._map = mmap.mmap(self._file.fileno(), found, access=mmap.ACCESS_READ)
+
+    def close(self) -> None:
+        """No more reading."""
+        self._file.close()
+
+    def in_range(self, number: int, n_ranges: int) -> Iterator[tuple[str, np.ndarray]]:
+        """Each array's rows that have their keys in this range, in order."""
+        slices = self._slices(number * STREAM_END // n_ranges, (number + 1) * STREAM_END // n_ranges)
+        order = np.argsort(self._gathered(slices, KEY, (), 0), kind="stable")
+        arrangement, before = self._runs.arrangement, KEY.itemsize
+        for name, dtype in arrangement.dtypes.items():
+            yield name, self._gathered(slices, dtype, arrangement.row_shapes[name], before)[order]
+            before += arrangement.row_bytes[name]
+
+    def _slices(self, low: int, high: int) -> list[Slice]:
+        """Of every run the rows with keys from `low` to below `high`."""
+        slices = []
+        for first in range(0, self._n_rows, self._runs.run_rows):
+            offset, rows = first // self._runs.run_rows * self._runs.stride, min(self._runs.run_rows, self._n_rows - first)
+            own = np.frombuffer(self._map, KEY, rows, offset)
+            start = int(np.searchsorted(own, np.uint64(low)))
+            stop = rows if high >= STREAM_END else int(np.searchsorted(own, np.uint64(high)))
+            slices.append((offset, rows, start, stop))
+        return slices
+
+    def _gathered(self, slices: list[Slice], dtype: np.dtype, shape: tuple[int, ...], before: int) -> np.ndarray:
+        """One array's rows of the slices. In a run, `before` bytes of each row are in the arrays that come first."""
+        out = np.empty((sum(stop - start for _, _, start, stop in slices), *shape), dtype)
+        view, width, done = out.reshape(-1).view(np.uint8).data, dtype.itemsize * math.prod(shape), 0
+        for offset, rows, start, stop in slices:
+            end = done + (stop - start) * width
+            self._read(view[done:end], offset + rows * before + start * width)
+            done = end
+        return out
+
+    def _read(self, view: memoryview, offset: int) -> None:
+        self._file.seek(offset)
+        while len(view):
+            count = self._file.readinto(view)
+            if not count:
+                raise SgmcmcError(
+                    f"{self._path} ends at byte {self._file.tell():,}: it was changed from outside; "
+                    "convert again with overwrite=True"
+                )
+            view = view[count:]

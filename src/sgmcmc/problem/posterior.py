@@ -23,10 +23,6 @@ class Transform:
 
     bijections: tuple[Any, ...]
 
-    @property
-    def trivial(self) -> bool:
-        return all(bijection is None for bijection in self.bijections)
-
     def to_params(self, position: PyTree) -> PyTree:
         return self._apply(lambda bijection, x: bijection(x), position)
 
@@ -35,20 +31,13 @@ class Transform:
 
     def log_det(self, position: PyTree) -> jax.Array | float:
         """Log volume change of `to_params`, the term that makes the position's density that of the parameters."""
-        leaves = jax.tree.leaves(position)
-        terms = [
-            jnp.sum(bijection.log_abs_det_jacobian(x, bijection(x)))
-            for bijection, x in zip(self.bijections, leaves, strict=True)
-            if bijection is not None
-        ]
-        return sum(terms, start=0.0)
+        pairs = zip(self.bijections, jax.tree.leaves(position), strict=True)
+        return sum((jnp.sum(b.log_abs_det_jacobian(x, b(x))) for b, x in pairs if b is not None), start=0.0)
 
     def _apply(self, function: Any, tree: PyTree) -> PyTree:
-        if self.trivial:
-            return tree
         leaves, structure = jax.tree.flatten(tree)
-        moved = [x if bijection is None else function(bijection, x) for bijection, x in zip(self.bijections, leaves, strict=True)]
-        return jax.tree.unflatten(structure, moved)
+        pairs = zip(self.bijections, leaves, strict=True)
+        return jax.tree.unflatten(structure, [x if b is None else function(b, x) for b, x in pairs])
 
 
 def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Transform:
@@ -64,15 +53,14 @@ def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Tra
     unknown = sorted(set(by_name) - set(names))
     if unknown:
         raise InputError(f"constraints names an unknown parameter {unknown[0]!r}; params has {', '.join(names)}")
-    bijections = []
-    for name, value in zip(names, jax.tree.leaves(params), strict=True):
+    bijections: list[Any] = [None] * len(names)
+    for number, (name, value) in enumerate(zip(names, jax.tree.leaves(params), strict=True)):
         constraint = by_name.get(name)
         if constraint is None:
-            bijections.append(None)
             continue
         try:
             inside = bool(jnp.all(constraint(value)))
-            bijection = biject_to(constraint)
+            bijections[number] = biject_to(constraint)
         except (NotImplementedError, TypeError, AttributeError) as error:
             raise InputError(
                 f"constraints[{name!r}] is {describe(constraint)}; expected a constraint with a bijection, "
@@ -82,18 +70,14 @@ def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Tra
             raise InputError(
                 f"params[{name!r}] starts at {describe(value.tolist())}, outside its constraint {constraint}; start it inside"
             )
-        bijections.append(bijection)
     return Transform(tuple(bijections))
 
 
 def _flatten(constraints: Mapping[str, Any], front: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, value in constraints.items():
-        if isinstance(value, Mapping):
-            flat.update(_flatten(value, f"{front}{name}."))
-        else:
-            flat[f"{front}{name}"] = value
-    return flat
+        by_name |= _flatten(value, f"{front}{name}.") if isinstance(value, Mapping) else {f"{front}{name}": value}
+    return by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,49 +160,40 @@ def check_params(params: Any) -> PyTree:
     leaves = jax.tree.leaves(params)
     if not leaves:
         raise InputError(f"params is {describe(params)}; expected a dict (or any tree) of floats, such as {{'theta': 0.0}}")
-    for number, leaf in enumerate(leaves):
-        _check_start(leaf, lambda number=number: f"params[{leaf_names(params)[number]!r}]")
+    for leaf_name, leaf in zip(leaf_names(params), leaves, strict=True):
+        name = f"params[{leaf_name!r}]"
+        try:
+            dtype = np.asarray(leaf).dtype
+        except Exception as error:
+            raise InputError(f"{name} is {describe(leaf)}; expected a number or an array of floats") from error
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise InputError(f"{name} is {describe(leaf)}, not a float; expected floats, such as jnp.asarray({name}, float)")
+        if np.size(leaf) == 0:
+            raise InputError(f"{name} has shape {np.shape(leaf)}, which holds no number; leave it out")
+        if not np.isfinite(np.asarray(leaf, np.float64)).all():
+            raise InputError(f"{name} starts at a value that is not finite; start it at a number")
     return tree_map(lambda x: jnp.array(x, dtype=jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)), params)
-
-
-def _check_start(leaf: Any, name: Callable[[], str]) -> None:
-    """Refuse what cannot be a starting value."""
-    try:
-        dtype = np.asarray(leaf).dtype
-    except Exception as error:
-        raise InputError(f"{name()} is {describe(leaf)}; expected a number or an array of floats") from error
-    if not jnp.issubdtype(dtype, jnp.floating):
-        raise InputError(f"{name()} is {describe(leaf)}, not a float; expected floats, such as jnp.asarray({name()}, float)")
-    if np.size(leaf) == 0:
-        raise InputError(f"{name()} has shape {np.shape(leaf)}, which holds no number; leave it out")
-    if not np.isfinite(np.asarray(leaf, np.float64)).all():
-        raise InputError(f"{name()} starts at a value that is not finite; start it at a number")
 
 
 def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) -> bool:
     """Whether `log_lik` returns one value per row; refuses anything that is neither that nor one scalar."""
-    _check_callable("log_lik", log_lik, "lambda params, batch: ...")
-    n_rows = len(next(iter(arrays.values())))
-    count = min(3, n_rows)
+    count = min(3, len(next(iter(arrays.values()))))
     rows = {name: jax.ShapeDtypeStruct((count, *array.shape[1:]), array.dtype) for name, array in arrays.items()}
-    result = _trace("log_lik", lambda: jax.eval_shape(log_lik, params, rows))
+    result = _shape("log_lik", log_lik, "lambda params, batch: ...", params, rows)
     shape = getattr(result, "shape", None)
-    if shape == (count,) and (count > 1 or shape != ()):
-        return True
-    if shape != ():
+    if shape not in ((), (count,)):
         raise InputError(
             f"log_lik returned {describe(result)} for {count} rows; expected the sum over rows (a scalar, end it with .sum()) "
             f"or one value per row (shape ({count},))"
         )
-    return False
+    return shape == (count,)
 
 
 def check_log_prior(log_prior: LogPrior | None, params: PyTree) -> None:
     """A scalar, finite at the start."""
     if log_prior is None:
         return
-    _check_callable("log_prior", log_prior, "lambda params: -0.5 * (params['theta'] ** 2).sum()")
-    result = _trace("log_prior", lambda: jax.eval_shape(log_prior, params))
+    result = _shape("log_prior", log_prior, "lambda params: -0.5 * (params['theta'] ** 2).sum()", params)
     if getattr(result, "shape", None) != ():
         raise InputError(f"log_prior returned {describe(result)}; expected a scalar (end it with .sum())")
     value = float(log_prior(params))
@@ -231,20 +206,19 @@ def check_log_lik(value: Callable[[PyTree, Rows], Any], position: PyTree, arrays
 
     `value` is a posterior's `sum_of_rows`, compiled.
     """
-    rows = _few_rows(arrays)
-    count = len(next(iter(rows.values())))
-    singles = [{name: array[i : i + 1] for name, array in rows.items()} for i in range(count)]
-    points = (position, _nudged(position))
-    for number, point in enumerate(points):
+    table, rng = as_table(arrays), np.random.default_rng(0)
+    index = np.unique(np.linspace(0, table.n_rows - 1, min(5, table.n_rows)).astype(np.int64))
+    rows = tree_map(jnp.asarray, gather_all(table, index))
+    singles = [{name: array[i : i + 1] for name, array in rows.items()} for i in range(len(index))]
+    # A second point, so that rows that happen to agree at the start (all zeros, say) do not hide a wrong sum.
+    nudged = tree_map(lambda x: jnp.asarray(np.asarray(x) + 0.1 * rng.normal(size=x.shape), x.dtype), position)
+    for point in (position, nudged):
         together, *apart = _trace("log_lik", lambda p=point: [float(value(p, part)) for part in (rows, *singles)])
-        if not np.isfinite([together, *apart]).all():
-            if number == 0:
-                bad = together if not np.isfinite(together) else next(x for x in apart if not np.isfinite(x))
-                raise InputError(f"log_lik is {bad} at the starting values; start params where every row has positive likelihood")
-            continue
-        total = sum(apart)
-        if abs(together - total) > 1e-3 * (abs(together) + sum(map(abs, apart))):
-            raise InputError(_not_a_sum(together, total, count))
+        bad, total = [x for x in (together, *apart) if not np.isfinite(x)], sum(apart)
+        if bad and point is position:
+            raise InputError(f"log_lik is {bad[0]} at the starting values; start params where every row has positive likelihood")
+        if not bad and abs(together - total) > 1e-3 * (abs(together) + sum(map(abs, apart))):
+            raise InputError(_not_a_sum(together, total, len(index)))
 
 
 def _not_a_sum(together: float, total: float, count: int) -> str:
@@ -257,26 +231,15 @@ def _not_a_sum(together: float, total: float, count: int) -> str:
     )
 
 
-def _few_rows(arrays: Mapping[str, Any], count: int = 5) -> Rows:
-    table = as_table(arrays)
-    index = np.unique(np.linspace(0, table.n_rows - 1, min(count, table.n_rows)).astype(np.int64))
-    return tree_map(jnp.asarray, gather_all(table, index))
+def _shape(name: str, function: Any, example: str, *arguments: PyTree) -> Any:
+    """What a user's function returns, as shapes."""
+    if not callable(function):
+        raise InputError(f"{name} is {describe(function)}; expected a function such as {example}")
+    return _trace(name, lambda: jax.eval_shape(function, *arguments))
 
 
-def _nudged(position: PyTree) -> PyTree:
-    """A second point, so that rows that happen to agree at the start (all zeros, say) do not hide a wrong sum."""
-    rng = np.random.default_rng(0)
-    return tree_map(lambda x: jnp.asarray(np.asarray(x) + 0.1 * rng.normal(size=x.shape), x.dtype), position)
-
-
-def _check_callable(name: str, value: Any, example: str) -> None:
-    """A function."""
-    if not callable(value):
-        raise InputError(f"{name} is {describe(value)}; expected a function such as {example}")
-
-
-def _trace(name: str, call: Any) -> Any:
-    """Run a user's function abstractly and put its name on whatever it raises."""
+def _trace(name: str, call: Callable[[], Any]) -> Any:
+    """Call a user's function and put its name on whatever it raises."""
     try:
         return call()
     except KeyError as error:

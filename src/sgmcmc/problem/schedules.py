@@ -1,6 +1,7 @@
 """Tuning constants: one number, one per parameter, or (for step sizes) a function of the iteration."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +27,7 @@ class Schedule:
 
     def at(self, t: Any, position: PyTree) -> PyTree:
         """The step sizes of iteration `t` (the first is 1), a tree like `position`."""
-        if self.function is None:
-            return self.constant
-        return spread(self.function(t), position)
+        return self.constant if self.function is None else spread(self.function(t), position)
 
     def weight(self, t: Any, position: PyTree) -> jax.Array:
         """What the draw of iteration `t` counts for in an average: its step size, averaged over the parameters."""
@@ -39,7 +38,7 @@ class Schedule:
         """The step sizes for the record: one number if all agree, else by parameter."""
         if self.function is not None:
             return f"function of t, {np.float32(self.first):.3g} at t = 1"
-        values = [_shortest(leaf) for leaf in self._leaves()]
+        values = [_shortest(leaf) for leaf in jax.tree.leaves(self.constant)]
         if all(value == values[0] for value in values):
             return values[0]
         return dict(zip(leaf_names(self.constant), values, strict=True))
@@ -47,11 +46,8 @@ class Schedule:
     @property
     def first(self) -> float:
         """The largest step size of iteration 1."""
-        leaves = self._leaves() if self.function is None else jax.tree.leaves(self.function(1))
+        leaves = jax.tree.leaves(self.constant if self.function is None else self.function(1))
         return float(max(np.max(np.asarray(leaf)) for leaf in leaves))
-
-    def _leaves(self) -> list[Any]:
-        return jax.tree.leaves(self.constant)
 
 
 def _shortest(leaf: Any) -> Any:
@@ -118,11 +114,8 @@ def _compare_names(value: Any, position: PyTree, name: str) -> None:
 
 
 def _as_number(x: Any, like: Any, name: str) -> jax.Array:
-    try:
+    with suppress(TypeError, ValueError):
         array = jnp.asarray(x, jnp.result_type(like))
-        fits = np.broadcast_shapes(array.shape, like.shape) == like.shape
-    except (TypeError, ValueError):
-        fits, array = False, None
-    if not fits or array is None:
-        raise InputError(f"{name} is {describe(x)} for a parameter of shape {like.shape}; expected a number or that shape")
-    return array
+        if np.broadcast_shapes(array.shape, like.shape) == like.shape:
+            return array
+    raise InputError(f"{name} is {describe(x)} for a parameter of shape {like.shape}; expected a number or that shape")

@@ -50,8 +50,6 @@ class WhitenedTransform:
     whitening: Whitening
     outer: Transform
 
-    trivial = False
-
     def to_params(self, position: PyTree) -> PyTree:
         return self.outer.to_params(self.whitening.leave(position))
 

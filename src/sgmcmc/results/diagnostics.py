@@ -1,13 +1,31 @@
-"""Numbers about draws. All take arrays with axes chain, draw, and then the parameter's own."""
+"""Numbers about draws, and by how much a chain overstates posterior variances, from its own positions and gradients.
+
+All take arrays with axes chain, draw, and then the parameter's own.
+
+Integration by parts gives E[(z - E z) gᵀ] = -I under any smooth target, g being the gradient of its log density. So
+M = -mean (z - z̄) gᵀ is I for a chain that samples the target, and S·A on a Gaussian of precision A when the chain has covariance
+S. M is linear in g: gradients need only be unbiased, minibatch noise adds to the error and not to the value. What must not be is
+a gradient that knows its position otherwise than through the target, as with the last minibatches of a reshuffled epoch.
+
+Everywhere `positions` and `gradients` have shape (chains, draws, d): z, and an unbiased estimate of the gradient of the log
+posterior at that very z. A `factor` L of shape (p, d) says that parameters are θ = centre + L z.
+"""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
+from sgmcmc.core.errors import InputError, describe
+
 QUANTILES = (0.05, 0.5, 0.95)
+
+CROWDED = 0.1
+BATCHES = 20
+SINGULAR = 1e8
 
 
 @dataclass(frozen=True)
@@ -28,6 +46,22 @@ class Pairs:
     factor: np.ndarray | None
     origin: np.ndarray | None
 
+    @property
+    def directions(self) -> list[str]:
+        """Names for what moved: the numbers themselves, or directions of a whitening."""
+        mixed = self.factor is not None and self.factor.ndim == 2
+        return [f"direction {i}" for i in range(len(self.names))] if mixed else self.names
+
+    def gradient_noise(self) -> np.ndarray:
+        """For every number, noise over curvature: the gradient's variance about its line in the position, over the line's."""
+        z, g = (x - x.mean(axis=(0, 1)) for x in (self.positions.astype(np.float64), self.gradients.astype(np.float64)))
+        square = np.maximum((z**2).mean(axis=(0, 1)), 1e-300)
+        line = (z * g).mean(axis=(0, 1)) ** 2 / square
+        ratio = ((g**2).mean(axis=(0, 1)) - line) / np.maximum(line, 1e-300)
+        if self.factor is None or self.factor.ndim == 1:
+            return ratio
+        return self.factor**2 @ ratio / np.sum(self.factor**2, axis=1)
+
 
 def flat_draws(tree: Any, chained: bool) -> np.ndarray:
     """The draws of a tree in one array: chain, draw, number."""
@@ -38,7 +72,8 @@ def flat_draws(tree: Any, chained: bool) -> np.ndarray:
 def weighted_mean_sd(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation over chains and draws, in float64."""
     draws = np.asarray(draws, np.float64)
-    share = _shares(draws, weights)
+    every = np.broadcast_to(np.ones(draws.shape[1]) if weights is None else np.asarray(weights, np.float64), draws.shape[:2])
+    share = every / every.sum()
     mean = np.tensordot(share, draws, axes=2)
     return mean, np.sqrt(np.tensordot(share, (draws - mean) ** 2, axes=2))
 
@@ -54,26 +89,18 @@ def weighted_quantiles(draws: np.ndarray, weights: np.ndarray | None) -> np.ndar
 
 def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bulk effective sample size and R-hat (rank-normalised, split), by ArviZ. They measure mixing only, never bias."""
-    from arviz_stats.base.array import array_stats  # two seconds of import time, paid by those who ask
-
     if draws.shape[1] < 4:
         nothing = np.full(draws.shape[2:], np.nan)
         return nothing, nothing
     flat = np.asarray(draws, np.float64).reshape(*draws.shape[:2], -1)
-    halves = flat if len(flat) > 1 else _halves(flat)
-    with np.errstate(invalid="ignore", divide="ignore"):  # a number that never moves has no R-hat: NaN says so
-        ess = np.array([array_stats.ess(flat[..., i], chain_axis=0, draw_axis=1) for i in range(flat.shape[2])])
-        rhat = np.array([array_stats.rhat(halves[..., i], chain_axis=0, draw_axis=1) for i in range(flat.shape[2])])
-    return ess.reshape(draws.shape[2:]), rhat.reshape(draws.shape[2:])
+    half = draws.shape[1] // 2  # one chain is compared with itself
+    chains = flat if len(flat) > 1 else np.concatenate([flat[:, :half], flat[:, -half:]])
+    return _by_arviz("ess", flat).reshape(draws.shape[2:]), _by_arviz("rhat", chains).reshape(draws.shape[2:])
 
 
 def autocorrelation_time(draws: np.ndarray) -> np.ndarray:
     """Draws for one independent draw's worth of the mean, for every number of (chain, draw, number)."""
-    from arviz_stats.base.array import array_stats
-
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ess = [array_stats.ess(draws[..., i], chain_axis=0, draw_axis=1, method="mean") for i in range(draws.shape[2])]
-    return np.nan_to_num(draws.shape[0] * draws.shape[1] / np.asarray(ess), nan=1.0)
+    return np.nan_to_num(draws.shape[0] * draws.shape[1] / _by_arviz("ess", draws, method="mean"), nan=1.0)
 
 
 def monte_carlo_error(draws: np.ndarray) -> np.ndarray:
@@ -84,21 +111,176 @@ def monte_carlo_error(draws: np.ndarray) -> np.ndarray:
     return draws.std(axis=(0, 1)) * np.sqrt(autocorrelation_time(draws) / (draws.shape[0] * draws.shape[1]))
 
 
-def noise_ratio(positions: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """The variance of each gradient about its own line in its position, over the line's: noise over curvature."""
-    z, g = (x - x.mean(axis=(0, 1)) for x in (positions.astype(np.float64), gradients.astype(np.float64)))
-    square = np.maximum((z**2).mean(axis=(0, 1)), 1e-300)
-    line = (z * g).mean(axis=(0, 1)) ** 2 / square
-    return ((g**2).mean(axis=(0, 1)) - line) / np.maximum(line, 1e-300)
+def _by_arviz(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
+    from arviz_stats.base.array import array_stats  # two seconds of import time, paid by those who ask
+
+    function = getattr(array_stats, statistic)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a number that never moves has no R-hat: NaN says so
+        return np.array([function(draws[..., i], chain_axis=0, draw_axis=1, **options) for i in range(draws.shape[2])])
 
 
-def _halves(draws: np.ndarray) -> np.ndarray:
-    """One chain as two, its halves, so that R-hat has something to compare."""
-    half = draws.shape[1] // 2
-    return np.concatenate([draws[:, :half], draws[:, -half:]])
+@dataclass(frozen=True)
+class Inflation:
+    """Variance under the chain over variance under the posterior, estimated.
+
+    Attributes:
+        value: 1 where the chain has the posterior's variance.
+        error: standard error of `value`, for Monte Carlo error and minibatch noise, autocorrelation included.
+        joint: whether all of M was used, or its diagonal only.
+    """
+
+    value: np.ndarray
+    error: np.ndarray
+    joint: bool
 
 
-def _shares(draws: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    weights = np.ones(draws.shape[1]) if weights is None else np.asarray(weights, np.float64)
-    every = np.broadcast_to(weights, draws.shape[:2])
-    return every / every.sum()
+def gradient_covariance(positions: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+    """M = -mean (z - z̄) gᵀ over chains and draws, of shape (d, d): I if the chain samples the target, S·A on a Gaussian."""
+    z, g = centred_pairs(positions, gradients)
+    return -np.tensordot(z, g, axes=((0, 1), (0, 1))) / _count(z)
+
+
+def direction_inflation(positions: np.ndarray, gradients: np.ndarray) -> Inflation:
+    """R_i = M_ii. It is the ratio of variances where directions are uncorrelated, as after whitening, and not elsewhere.
+
+    Much gradient noise makes the error too wide, by up to a sixth in what was measured: it is made for series that are correlated
+    positively. Short runs make the value too small, by the autocorrelation time over the number of draws.
+    """
+    z, g = centred_pairs(positions, gradients)
+    return _average(-z * g)
+
+
+def parameter_inflation(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | None = None) -> Inflation:
+    """Of each parameter of θ = centre + L z: diag(L S Lᵀ) / diag(L M⁻¹ S Lᵀ), right for correlated directions too.
+
+    M⁻¹S is the posterior covariance as the chain's gradients tell it: the inverse of the slope of -g on z. Value and error are
+    jackknifed, leaving out one at a time of about `BATCHES` contiguous batches. That takes away the second order bias of the
+    inverse, about d·V/2K for K draws with gradient noise V on the scale of a whitened gradient: at d = 55, K = 4 × 2,500 of an
+    SGLD chain with autocorrelation time 19 and V = 10 it was 0.016 before and 0.001 ± 0.002 after. The error is widened by
+    √(19/17), the standard deviation of Student's t with 19 degrees of freedom, so that value ± 2 errors hold the truth 95 times
+    in 100 (94 to 96 measured). Batches must be much longer than the autocorrelation time, or the error is too small: run at
+    least 200 autocorrelation times in all.
+
+    M can be inverted while its relative noise is small. That has squared spectral radius tr(C⁻¹ Cov g)/K, C = MᵀS⁻¹M being what
+    positions explain of the gradients' covariance: d(1 + V)/K in a whitened target. Beyond `CROWDED`, or if M is singular, only
+    the diagonal is used: the average of R_j with weights L_ij², exact if the whitening is, and `joint` is false. It is an average
+    of R_j and not of 1/R_j because noise would make the latter explode.
+
+    Args:
+        positions: z, of shape (chains, draws, d).
+        gradients: an unbiased estimate of the gradient of the log posterior at each position, of the same shape.
+        factor: L of shape (p, d); None, or d scales, if each parameter is a direction of z.
+    """
+    z, g = centred_pairs(positions, gradients)
+    L = checked_factor(factor, z.shape[2])
+    if L is not None and L.ndim == 1:  # scales alone leave ratios of variances as they are
+        L = None
+    scale = z.std(axis=(0, 1))
+    if z.shape[2] <= CROWDED * _count(z) and scale.all():
+        z_unit, g_unit = z / scale, g * scale
+        if _invertible(z_unit, g_unit):
+            return _joint(z_unit, g_unit, np.diag(scale) if L is None else L * scale)
+    weights = None if L is None else L**2 / (L**2).sum(axis=1, keepdims=True)
+    return _average(-z * g if weights is None else -(z * g) @ weights.T)
+
+
+def standard_error(series: np.ndarray) -> np.ndarray:
+    """Standard error of the mean over chains and draws, by ArviZ's effective sample size; 0 for what never moves."""
+    if series.shape[1] < 4:
+        return np.full(series.shape[2], np.nan)
+    sd = series.std(axis=(0, 1))
+    unit = (series - series.mean(axis=(0, 1))) / np.where(sd > 0, sd, 1.0)  # ArviZ takes anything tiny for a constant
+    return sd / np.sqrt(_by_arviz("ess", unit, method="mean"))
+
+
+def centred_pairs(positions: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both in float64, less their means over chains and draws; anything but pairs of finite vectors is refused."""
+    z, g = checked_pairs(positions, gradients)
+    return z - z.mean(axis=(0, 1)), g - g.mean(axis=(0, 1))
+
+
+def checked_pairs(positions: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both in float64; anything but pairs of finite vectors is refused."""
+    z, g = np.asarray(positions, np.float64), np.asarray(gradients, np.float64)
+    if z.ndim != 3 or z.shape != g.shape or 0 in z.shape:
+        raise InputError(
+            f"positions is {describe(positions)} and gradients is {describe(gradients)}; "
+            "expected one shape (chains, draws, d) for both; give a single chain as positions[None], gradients[None]"
+        )
+    for name, values in (("positions", z), ("gradients", g)):
+        if not np.isfinite(values).all():
+            chain, draw, direction = np.argwhere(~np.isfinite(values))[0]
+            raise InputError(
+                f"{name} has {values[chain, draw, direction]} at chain {chain}, draw {draw}, direction {direction}; "
+                f"expected finite numbers; leave out the draws from there on, as in {name}[:, :{draw}]"
+            )
+    return z, g
+
+
+def checked_factor(factor: np.ndarray | None, d: int) -> np.ndarray | None:
+    """L as it came, in float64, if it can multiply vectors of d numbers."""
+    if factor is None:
+        return None
+    L = np.asarray(factor, np.float64)
+    if L.ndim not in (1, 2) or L.shape[-1] != d:
+        raise InputError(f"factor is {describe(factor)}; expected None, {d} scales or a matrix of shape ({d}, {d}), as positions")
+    return L
+
+
+def _count(z: np.ndarray) -> int:
+    return z.shape[0] * z.shape[1]
+
+
+def _average(series: np.ndarray) -> Inflation:
+    return Inflation(series.mean(axis=(0, 1)), standard_error(series), joint=False)
+
+
+def _invertible(z: np.ndarray, g: np.ndarray) -> bool:
+    """Whether the noise in M is small enough for its inverse, see `parameter_inflation`."""
+    S, M = _covariances(_moments(z, g))
+    if np.linalg.cond(M, 1) > SINGULAR:
+        return False
+    spread = np.tensordot(g, g, axes=((0, 1), (0, 1)))
+    return bool((np.linalg.solve(M, np.linalg.solve(M, S).T) * spread).sum() <= CROWDED * _count(z) ** 2)
+
+
+def _joint(z: np.ndarray, g: np.ndarray, L: np.ndarray) -> Inflation:
+    """The ratio, jackknifed over batches."""
+    total = _moments(z, g)
+    value = _ratio(total, L)
+    without = np.array([_ratio(total - _moments(*batch), L) for batch in _batches(z, g)])
+    freedom = len(without) - 1
+    error = np.sqrt(freedom * without.var(axis=0) * freedom / (freedom - 2)) if freedom > 2 else np.full(len(value), np.nan)
+    return Inflation(value + freedom * (value - without.mean(axis=0)), error, joint=True)
+
+
+def _batches(z: np.ndarray, g: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Contiguous pieces of chains, about `BATCHES` in all, and at least two of each chain if it has two draws."""
+    each = min(z.shape[1], max(2, round(BATCHES / len(z))))
+    for chain in range(len(z)):
+        yield from zip(np.array_split(z[chain], each), np.array_split(g[chain], each), strict=True)
+
+
+def _moments(z: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Number, sums and sums of products of the pairs in one array, (1, z)ᵀ(1, z, g): those of batches add up."""
+    z, g = z.reshape(-1, z.shape[-1]), g.reshape(-1, g.shape[-1])
+    one = np.ones((len(z), 1))
+    return np.hstack([one, z]).T @ np.hstack([one, z, g])
+
+
+def _covariances(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """S and M."""
+    mean = moments / moments[0, 0]
+    both = mean[1:, 1:] - np.outer(mean[1:, 0], mean[0, 1:])
+    d = len(both)
+    return both[:, :d], -both[:, d:]
+
+
+def _ratio(moments: np.ndarray, L: np.ndarray) -> np.ndarray:
+    S, M = _covariances(moments)
+    return _quadratic(L, S) / _quadratic(L, np.linalg.solve(M, S))
+
+
+def _quadratic(L: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """diag(L matrix Lᵀ)."""
+    return ((L @ matrix) * L).sum(axis=1)

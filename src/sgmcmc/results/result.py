@@ -11,34 +11,18 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from sgmcmc.algorithms.gradients.whitened import centre_of
+from sgmcmc.algorithms.gradients.whitened import WhitenedState, centre_of
 from sgmcmc.core.errors import InputError, warn
-from sgmcmc.core.trees import PyTree, State, children, labels, leaf_names
-from sgmcmc.results.diagnostics import (
-    QUANTILES,
-    Pairs,
-    autocorrelation_time,
-    mixing,
-    monte_carlo_error,
-    noise_ratio,
-    weighted_mean_sd,
-    weighted_quantiles,
-)
-from sgmcmc.results.inflation import Inflation, parameter_inflation
+from sgmcmc.core.trees import PyTree, State, children, join, labels, leaf_names
+from sgmcmc.results import diagnostics, words
+from sgmcmc.results.diagnostics import QUANTILES, Inflation, Pairs, flat_draws
+from sgmcmc.results.keeps import paired_numbers
 from sgmcmc.results.stein import SteinDiscrepancy, stein_discrepancy, zero_variance_mean
-from sgmcmc.results.words import UNSEEN, Decisions, Finding, Health, variances
-from sgmcmc.results.words import centre as centre_findings
-from sgmcmc.results.words import mixing as mixing_findings
+from sgmcmc.results.words import Decisions, Finding, Health
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-
-from sgmcmc.algorithms.gradients.whitened import WhitenedState
-from sgmcmc.core.trees import join
-from sgmcmc.results.diagnostics import flat_draws
-from sgmcmc.results.keeps import paired_numbers
 
 LONGEST_SUMMARY = 200
 """Numbers a summary describes unless told otherwise."""
@@ -78,7 +62,6 @@ class Result(Mapping[str, Any]):
     chained: bool = False
     pairs: Pairs | None = field(default=None, repr=False)
     decisions: Decisions = field(default_factory=Decisions)
-    _looked_at: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @cached_property
     def _children(self) -> dict[str, Any]:
@@ -123,8 +106,9 @@ class Result(Mapping[str, Any]):
             flat = draws.reshape(*draws.shape[:2], -1)[..., : max(left, 0)]
             if flat.shape[2] == 0:
                 break
-            error = monte_carlo_error(flat)
-            table = [*weighted_mean_sd(flat, self.weights), error, *weighted_quantiles(flat, self.weights), *mixing(flat)]
+            middle, error = diagnostics.weighted_mean_sd(flat, self.weights), diagnostics.monte_carlo_error(flat)
+            quantiles = diagnostics.weighted_quantiles(flat, self.weights)
+            table = [*middle, error, *quantiles, *diagnostics.mixing(flat)]
             rows.update(dict(zip(labels(name, draws.shape[2:]), np.stack(table, axis=1), strict=False)))
             left -= flat.shape[2]
         summary = pandas.DataFrame.from_dict(rows, orient="index", columns=columns)
@@ -139,10 +123,12 @@ class Result(Mapping[str, Any]):
 
         Needs a run with `diagnose=True`, as those of `sample` are.
         """
-        if "inflation" not in self._looked_at:
-            pairs = self._diagnosed("inflation")
-            self._looked_at["inflation"] = parameter_inflation(pairs.positions, pairs.gradients, pairs.factor)
-        return self._looked_at["inflation"]
+        return self._inflation
+
+    @cached_property
+    def _inflation(self) -> Inflation:
+        pairs = self._diagnosed("inflation")
+        return diagnostics.parameter_inflation(pairs.positions, pairs.gradients, pairs.factor)
 
     def zero_variance_means(self) -> pandas.DataFrame:
         """Posterior means of the unconstrained numbers with the gradients as control variates, and their Monte Carlo errors.
@@ -166,7 +152,7 @@ class Result(Mapping[str, Any]):
         pairs = self._diagnosed("stein_discrepancy")
         scale = pairs.positions.std(axis=(0, 1)) if pairs.factor is None else 1.0
         positions, gradients = pairs.positions / scale, pairs.gradients * scale
-        return stein_discrepancy(positions, gradients, autocorrelation_time(positions))
+        return stein_discrepancy(positions, gradients, diagnostics.autocorrelation_time(positions))
 
     def health(self) -> Health:
         """What is wrong with this result and what to do about it, in plain words: `print(result.health())`.
@@ -185,20 +171,18 @@ class Result(Mapping[str, Any]):
         """
         pairs = self._diagnosed("health")
         found, every = self.inflation(), pairs.positions.reshape(-1, pairs.positions.shape[-1])
-        ess, r_hat = mixing(pairs.positions)
-        findings = [*variances(found, pairs.names, self._gradient_noise()), *mixing_findings(ess, r_hat, self._directions())]
+        findings = words.variances(found, pairs.names, pairs.gradient_noise())
+        findings += words.mixing(*diagnostics.mixing(pairs.positions), pairs.directions)
         if pairs.origin is not None and centre_of(self.final_state.estimator) is not None:
             away = np.abs(every.mean(axis=0)) / np.maximum(every.std(axis=0), 1e-30)
-            findings += centre_findings(away, self._directions())
+            findings += words.centre(away, pairs.directions)
         if self.settings.get("scheme") == "paper":
-            L = self.settings["L"]
-            seen = (
-                f"The paper's order of updates overstates every variance, by L/(L-1) = {L / (L - 1):.2f} as the step goes to 0."
-            )
+            ratio = self.settings["L"] / (self.settings["L"] - 1)
+            seen = f"The paper's order of updates overstates every variance, by L/(L-1) = {ratio:.2f} as the step goes to 0."
             findings.append(Finding("scheme", seen))
         if "unsettled" in self.decisions:
             findings.append(Finding("rounds", f"The automatic rounds did not settle: {self.decisions['unsettled']}."))
-        notes = ["R-hat and effective sample size tell mixing only, never bias.", UNSEEN]
+        notes = ["R-hat and effective sample size tell mixing only, never bias.", words.UNSEEN]
         if not found.joint:
             notes.insert(0, "Too many parameters for the draws: inflation is judged by directions, without their correlations.")
         automatic = self.settings.get("sampler") == "sample"
@@ -257,21 +241,6 @@ class Result(Mapping[str, Any]):
             raise InputError(f"{what} needs at least 20 draws; this run has {self.pairs.positions.shape[1]}")
         return self.pairs
 
-    def _directions(self) -> list[str]:
-        """Names for what moved: the numbers themselves, or directions of a whitening."""
-        pairs = self.pairs
-        assert pairs is not None
-        mixed = pairs.factor is not None and pairs.factor.ndim == 2
-        return [f"direction {i}" for i in range(len(pairs.names))] if mixed else pairs.names
-
-    def _gradient_noise(self) -> np.ndarray:
-        """The variance of the gradient noise over that of the gradient itself, for every number."""
-        pairs = self._diagnosed("health")
-        ratio = noise_ratio(pairs.positions, pairs.gradients)
-        if pairs.factor is None or pairs.factor.ndim == 1:
-            return ratio
-        return pairs.factor**2 @ ratio / np.sum(pairs.factor**2, axis=1)
-
     def _named_draws(self) -> list[tuple[str, np.ndarray]]:
         """Every leaf by name, with axes chain, draw, and its own."""
         if self.draws is None:
@@ -309,14 +278,8 @@ class Record:
 
     def packed(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {
-            "settings": {name: _plain(value) for name, value in self.settings.items()},
-            "chained": self.chained,
-            "keep": self.keep,
-            "trace": self.trace,
-            "pair_names": list(self.pair_names),
-            "decisions": self.decisions,
-        }
+        settings = {name: _plain(value) for name, value in self.settings.items()}
+        return vars(self) | {"settings": settings, "pair_names": list(self.pair_names)}
 
     @classmethod
     def unpacked(cls, packed: Mapping[str, Any]) -> Record:
@@ -330,8 +293,7 @@ def assemble(record: Record, state: State, values: Mapping[str, Any], weights: n
     kept: Any = {} if record.keep == "draws" else named[ALONE] if record.keep == "one" else named
     draws = None if record.trace is None else values[record.trace]
     pairs = make_pairs(values[PAIRS], state, list(record.pair_names), record.chained) if PAIRS in values else None
-    settings, decisions = record.settings, record.decisions
-    return Result(draws, kept, state, settings, weights, record.chained, pairs, decisions)
+    return Result(draws, kept, state, record.settings, weights, record.chained, pairs, record.decisions)
 
 
 def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> Pairs:

@@ -1,6 +1,6 @@
 """What Stein's identity E[g] = 0, E[f(z)·g + ∇·f(z)] = 0 gives for nothing: better means, and a distance to the posterior.
 
-Positions and gradients as in `inflation`: shape (chains, draws, d), the gradients unbiased estimates at their positions.
+Positions and gradients as in `diagnostics`: shape (chains, draws, d), the gradients unbiased estimates at their positions.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.results.inflation import checked_factor, checked_pairs, standard_error
+from sgmcmc.results.diagnostics import checked_factor, checked_pairs, standard_error
 
 DRAWS_PER_DIRECTION = 20
 APART = 3.0

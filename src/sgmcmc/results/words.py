@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.results.inflation import Inflation
+from sgmcmc.results.diagnostics import Inflation
 
 OFF = 0.1
 """A variance within so much of the posterior's is good enough."""

@@ -6,25 +6,118 @@ checksum of its own. It is written last, so a folder with a header is a finished
 
 import contextlib
 import hashlib
+import math
 import mmap
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 
 from sgmcmc.core.errors import InputError, SgmcmcError, describe
-from sgmcmc.core.files import checksum_of
+from sgmcmc.core.files import DamagedFileError, checked_json, checksum_of, write_json
 from sgmcmc.rows.gathering import aligned, take_rows
-from sgmcmc.rows.header import ArrayEntry, Header, read_header, row_file, size
+
+HEADER = "header.json"
+PROGRESS = "conversion.json"
+"""What a conversion was asked for and how far it is; the only one of the two in an unfinished folder."""
+
+FORMAT = "sgmcmc rows"
+VERSION = 1
 
 BLOCK = 2**24
 """Bytes read at once where a whole file is read."""
 
 Column = TypeVar("Column")
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """One array as the header describes it."""
+
+    dtype: np.dtype
+    row_shape: tuple[int, ...]
+    n_bytes: int
+    sha256: str
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.row_shape)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What `header.json` says. Every number in the files was checked to be finite when they were written."""
+
+    n_rows: int
+    arrays: dict[str, ArrayEntry]
+    shuffle_seed: int | None
+
+    def record(self) -> dict[str, Any]:
+        """The header as JSON."""
+        arrays = {
+            name: {"dtype": entry.dtype.str, "row_shape": list(entry.row_shape), "bytes": entry.n_bytes, "sha256": entry.sha256}
+            for name, entry in self.arrays.items()
+        }
+        record = {"format": FORMAT, "version": VERSION, "rows": self.n_rows, "shuffle_seed": self.shuffle_seed}
+        return record | {"finite": True, "arrays": arrays}
+
+
+def row_file(folder: Path, name: str) -> Path:
+    """The file of the array `name`, whatever characters that has."""
+    return folder / f"{quote(name, safe=' ')}.rows"
+
+
+def read_header(folder: Path) -> Header:
+    """The header of a folder, verified."""
+    try:
+        text = (folder / HEADER).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if not folder.is_dir():
+            why = f"{folder} is not a folder; expected one made by sgmcmc.data.convert(source, folder)"
+        elif (folder / PROGRESS).exists():
+            again = "run the same sgmcmc.data.convert call again: it goes on where it stopped"
+            why = f"the conversion into {folder} is unfinished; {again}"
+        else:
+            why = f"{folder} has no {HEADER}: it is not a folder of rows; make one with sgmcmc.data.convert(source, folder)"
+        raise InputError(why) from None
+    except OSError as error:
+        raise InputError(f"{folder / HEADER} could not be read ({error}); check the disk and your permissions") from error
+    damaged = InputError(f"{folder / HEADER} is damaged; check the disk, then convert the data again with overwrite=True")
+    try:
+        record = checked_json(text, folder / HEADER)
+    except DamagedFileError:
+        raise damaged from None
+    if record.get("format") != FORMAT:
+        raise damaged
+    if record["version"] != VERSION:
+        raise InputError(
+            f"{folder} has format version {record['version']}, this release of sgmcmc reads version {VERSION}; "
+            "use the release that made it, or convert the data again"
+        )
+    arrays = {
+        name: ArrayEntry(np.dtype(entry["dtype"]), tuple(entry["row_shape"]), entry["bytes"], entry["sha256"])
+        for name, entry in record["arrays"].items()
+    }
+    return Header(record["rows"], arrays, record["shuffle_seed"])
+
+
+def write_header(folder: Path, header: Header) -> None:
+    """Make a folder a finished one. Its files must be on the disk by now."""
+    write_json(folder / HEADER, header.record())
+
+
+def size(n_bytes: int) -> str:
+    """Bytes for people."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= scale:
+            return f"{n_bytes / scale:.1f} {unit}"
+    return f"{n_bytes} bytes"
 
 
 class FileColumn:
@@ -66,12 +159,14 @@ class FileColumn:
             start, stop, step = index.indices(len(self))
             if step != 1:
                 raise InputError(f"rows {start}:{stop}:{step} of {self.path.name}; expected contiguous rows, such as rows[10:20]")
-            return self._read(start, max(start, stop))
+            out = aligned((max(0, stop - start), *self.shape[1:]), self.dtype)
+            self.read(start, out)
+            return out
         if isinstance(index, (int, np.integer)):
             row = int(index) + (len(self) if index < 0 else 0)
             if not 0 <= row < len(self):
                 raise IndexError(f"row {index} of {self.path.name}, which has {len(self)} rows")
-            return self._read(row, row + 1)[0]
+            return self[row : row + 1][0]
         return self.rows(np.asarray(index))
 
     def rows(self, index: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -104,11 +199,6 @@ class FileColumn:
             with contextlib.suppress(OSError):  # what is wrong with the file shows when it is read
                 os.posix_fadvise(self._file(), start * self._row_bytes, count * self._row_bytes, os.POSIX_FADV_WILLNEED)
 
-    def _read(self, start: int, stop: int) -> np.ndarray:
-        out = aligned((stop - start, *self.shape[1:]), self.dtype)
-        self.read(start, out)
-        return out
-
     def read(self, start: int, out: np.ndarray) -> None:
         """Read as many adjacent rows as `out` has, straight into it."""
         stop = start + len(out)
@@ -136,9 +226,9 @@ class FileColumn:
     def _map(self) -> tuple[mmap.mmap, np.ndarray]:
         """The file as memory. A map of a file that was cut short ends the process, hence the look at its size."""
         try:
-            size = os.fstat(self._file()).st_size
-            if size != self.nbytes:
-                raise self._failure(f"expected a file of {self.nbytes:,} bytes, found {size:,}")
+            found = os.fstat(self._file()).st_size
+            if found != self.nbytes:
+                raise self._failure(f"expected a file of {self.nbytes:,} bytes, found {found:,}")
             with self._lock:
                 if self._mapped is None:
                     pages = mmap.mmap(self._file(), self.nbytes, access=mmap.ACCESS_READ)
@@ -162,7 +252,7 @@ class FileColumn:
         return SgmcmcError(f"{self.path}: {what}; check the disk, or convert the data again with overwrite=True")
 
 
-class AnyFolder(Mapping[str, Column], Generic[Column]):
+class AnyFolder(Mapping[str, Column]):
     """What a folder of rows is, whether its arrays are read from files or held in memory.
 
     Attributes:
@@ -174,8 +264,8 @@ class AnyFolder(Mapping[str, Column], Generic[Column]):
         checksum: of the header, and through it of the contents.
     """
 
-    def __init__(self, path: Path, header: Header, columns: Mapping[str, Column]) -> None:
-        self.path, self.header, self._columns = path, header, dict(columns)
+    def __init__(self, path: Path, header: Header, columns: dict[str, Column]) -> None:
+        self.path, self.header, self._columns = path, header, columns
         self.n_rows = header.n_rows
         self.nbytes = sum(entry.n_bytes for entry in header.arrays.values())
         self.shuffled = header.shuffle_seed is not None
@@ -217,9 +307,17 @@ def open_rows(path: str | os.PathLike[str]) -> RowFolder:
     """A folder of rows, its header verified and its files of the right sizes."""
     folder = Path(path)
     header = read_header(folder)
+    columns = {}
     for name, entry in header.arrays.items():
-        _check_size(row_file(folder, name), entry.n_bytes)
-    columns = {name: FileColumn(row_file(folder, name), header.n_rows, entry) for name, entry in header.arrays.items()}
+        path, again = row_file(folder, name), "convert the data again with overwrite=True"
+        try:
+            found = path.stat().st_size
+        except OSError as error:
+            raise InputError(f"{path} is not readable ({error}); put it back, or {again}") from error
+        if found != entry.n_bytes:
+            changed = f"{path} has {found:,} bytes, the header says {entry.n_bytes:,}: it was cut short or changed"
+            raise InputError(f"{changed}; {again}")
+        columns[name] = FileColumn(path, header.n_rows, entry)
     return RowFolder(folder, header, columns)
 
 
@@ -244,17 +342,3 @@ def verify(folder: RowFolder, report: Callable[[int], Any] | None = None) -> Non
                 f"{column.path} is damaged: its sha256 is {digest.hexdigest()}, the header says {expected}; "
                 "check the disk, then convert the data again with overwrite=True"
             )
-
-
-def _check_size(path: Path, expected: int) -> None:
-    try:
-        found = path.stat().st_size
-    except OSError as error:
-        raise InputError(
-            f"{path} is not readable ({error}); put it back, or convert the data again with overwrite=True"
-        ) from error
-    if found != expected:
-        raise InputError(
-            f"{path} has {found:,} bytes, the header says {expected:,}: it was cut short or changed; "
-            "convert the data again with overwrite=True"
-        )

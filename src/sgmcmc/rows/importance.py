@@ -2,9 +2,15 @@
 
 Rows that matter more come more often and count less, so the estimate stays unbiased and its variance falls. An alias table
 draws a row in O(1), whatever N: pick a column uniformly, then keep it or go to its alias.
+
+From data too large to hold, a pool of rows is drawn once, then sampled from in memory. With the exact full gradient at the centre
+known, only differences to it need rows. A pool of m rows, row i drawn with probability q_i and counted 1/(m q_i) times, estimates
+their sum without bias. What the pool got wrong stays wrong for as long as it is used: a fixed shift of the whitened gradient,
+and so of the posterior mean in posterior standard deviations, with standard deviation √(V/m), where V is the variance of an
+estimate from a single row.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -14,13 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
-from sgmcmc.rows.gathering import filled_up, gather, gather_all
-from sgmcmc.rows.sources import FromTable, Source, per_key, streams
-from sgmcmc.rows.table import as_table, whole
+from sgmcmc.core.trees import Batch, PyTree, Rows
+from sgmcmc.rows.gathering import aligned, filled_up, gather, gather_all
+from sgmcmc.rows.sources import Source, distinct, draw_distinct, per_key, rows_of, streams
+from sgmcmc.rows.table import Table, as_table, whole
 
 TICKS = 2**23
 """A uniform float32 of JAX is a whole number of these parts of 1: what a column can be kept with is no finer."""
+
+UNIFORM_SHARE = 0.1
+"""Of the rows that are drawn alike from all: bounds every weight, however wrong the scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +72,7 @@ def make_alias_table(probabilities: Any) -> AliasTable:
     return AliasTable((keep / TICKS).astype(np.float32), alias, ticks / (len(ticks) * TICKS))
 
 
-def mixed(scores: Any, uniform_share: float = 0.1) -> np.ndarray:
+def mixed(scores: Any, uniform_share: float = UNIFORM_SHARE) -> np.ndarray:
     """Probabilities proportional to the scores, with a share spread evenly over all rows; even where all scores are zero.
 
     The share bounds every row's weight by N/n over it, however wrong the scores.
@@ -85,9 +94,7 @@ class Importance:
 
     def some(self, count: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
         """Rows drawn by them, in order, and 1/q of each."""
-        edges = np.cumsum(self.probabilities)
-        drawn = np.searchsorted(edges, rng.random(count) * edges[-1], side="right")
-        index = np.sort(np.minimum(drawn, len(edges) - 1))
+        index = np.sort(_drawn(self.probabilities, count, rng))
         return gather_all(as_table(self.arrays), index), 1 / self.probabilities[index]
 
     def source(self, batch_size: int) -> Source:
@@ -96,7 +103,7 @@ class Importance:
 
 
 @dataclass(frozen=True)
-class ImportanceRows(FromTable):
+class ImportanceRows(Source):
     """What both versions share. Compiled code sees the table's numbers as arguments: another table needs no other program."""
 
     law: AliasTable
@@ -126,11 +133,9 @@ class ImportanceRows(FromTable):
 class HostImportanceRows(ImportanceRows):
     """Rows gathered by NumPy while the device works on the chunk before (see `HostRows`)."""
 
-    data = ()
-
     @property
     def bytes_per_batch(self) -> int:
-        return self.batch_size * (self.row_bytes + self.weights.itemsize + 4)
+        return super().bytes_per_batch + self.batch_size * self.weights.itemsize
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         capacity = len(drawn[0])
@@ -156,9 +161,9 @@ class DeviceImportanceRows(ImportanceRows):
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         (columns, numbers), (table, dataset) = entry, data
-        keep, alias = _rows_of(table, columns)
+        keep, alias = rows_of(table, columns)
         index = jnp.where(numbers < keep, columns, alias)
-        rows, weight = _rows_of(dataset, index)
+        rows, weight = rows_of(dataset, index)
         return Batch(rows, weight, index)
 
 
@@ -182,8 +187,122 @@ def columns_and_coins(keys: jax.Array, n_rows: int, length: int) -> tuple[jax.Ar
     return streams(keys, 0, n_rows, length), coins(keys, length)
 
 
-def _rows_of(tree: PyTree, index: jax.Array) -> PyTree:
-    return tree_map(lambda x: x.at[index].get(mode="promise_in_bounds"), tree)
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Rows drawn independently, each chain's own ones adjacent.
+
+    Attributes:
+        rows: the rows, in memory.
+        inverse: 1/q of each, q being the probability with which it is drawn.
+        numbers: where each was in the dataset.
+        n_rows: of the dataset.
+        chains: how many pools it is: as many chains have one of their own each.
+    """
+
+    rows: dict[str, np.ndarray]
+    inverse: np.ndarray
+    numbers: np.ndarray
+    n_rows: int
+    chains: int
+
+    @property
+    def size(self) -> int:
+        """Rows in all."""
+        return len(self.inverse)
+
+    def some(self, count: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+        """Rows drawn by importance, and 1/q of each: any of the pool's are that."""
+        index = np.sort(rng.integers(0, self.size, count))
+        return gather_all(Table(self.rows), index), self.inverse[index]
+
+    def source(self, batch_size: int) -> Source:
+        """Minibatches of each chain's own pool."""
+        return PoolRows(Table(self.rows), batch_size, self)
+
+
+@dataclass(frozen=True)
+class PoolRows(Source):
+    """Minibatches of a pool, drawn alike and without replacement, each chain from its own."""
+
+    pool: Pool
+
+    kind = "pool"
+
+    @property
+    def n_rows(self) -> int:
+        return self.pool.n_rows
+
+    @property
+    def per_chain(self) -> int:
+        """Rows that a chain's minibatches are drawn from."""
+        return self.pool.size // self.pool.chains
+
+    @property
+    def bytes_per_batch(self) -> int:
+        return super().bytes_per_batch + 4 * self.batch_size
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        chains = keys.shape[1] if keys.ndim == 3 else 1  # iteration, chain, leap
+        numbers = jnp.broadcast_to(jnp.arange(chains, dtype=jnp.int32), (len(keys), chains))
+        return draw_distinct(keys, self.per_chain, self.batch_size), numbers
+
+    def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        drawn, chains = drawn  # whose chains these are: a device may be asked for some of them only
+        capacity, index = distinct(drawn, count, self.per_chain, self.batch_size)
+        if index.ndim == 4:  # iteration, chain, leap, row
+            index = index + self.per_chain * np.asarray(chains)[:count, :, None, None]
+        rows = gather_all(self.table, index, capacity)
+        return rows, gather(self._weights, index, capacity), gather(self._numbers, index, capacity)
+
+    @cached_property
+    def _weights(self) -> np.ndarray:
+        return (self.pool.inverse / self.batch_size).astype(jnp.result_type(float))
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        return self.pool.numbers.astype(np.int32)
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        return Batch(*entry)
+
+
+def draw_pool(scored: Iterable[tuple[Rows, np.ndarray]], like: Table, size: int, chains: int, seed: int) -> Pool:
+    """A pool from one pass over the data, in blocks of rows with their scores: memory for the pool and one block only.
+
+    Each place of the pool is one draw of its own, by score or, for a share of them, alike. A block takes over a place with
+    the share of the total so far that it makes up, and puts one of its rows there: so at the end every place holds row i with
+    probability proportional to its score, whatever the blocks.
+    """
+    rng = np.random.default_rng(seed)
+    size -= size % chains
+    rows = {name: aligned((size, *column.shape[1:]), column.dtype) for name, column in like.items()}
+    scores, numbers = np.zeros(size), np.zeros(size, np.int64)
+    by_score = rng.random(size) >= UNIFORM_SHARE
+    places = {True: np.flatnonzero(by_score), False: np.flatnonzero(~by_score)}
+    seen, total = 0, {True: 0.0, False: 0.0}
+    for block, of_block in scored:
+        count = len(of_block)
+        for component, law in ((True, of_block.astype(np.float64)), (False, np.ones(count))):
+            weight = float(law.sum())
+            if weight == 0 and total[component] > 0:
+                continue
+            total[component] += weight
+            share = weight / total[component] if weight > 0 else 1.0  # nothing scored yet: any row holds the place for now
+            mine = places[component]
+            taken = mine[rng.choice(len(mine), rng.binomial(len(mine), share), replace=False, shuffle=False)]
+            picked = _drawn(law if weight > 0 else np.ones(count), len(taken), rng)
+            for name, array in rows.items():
+                array[taken] = np.asarray(block[name])[picked]
+            scores[taken], numbers[taken] = of_block[picked], seen + picked
+        seen += count
+    relative = scores / total[True] if total[True] > 0 else np.full(size, 1 / seen)
+    return Pool(rows, 1 / ((1 - UNIFORM_SHARE) * relative + UNIFORM_SHARE / seen), numbers, seen, chains)
+
+
+def _drawn(law: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Row numbers drawn independently, in proportion to `law`."""
+    edges = np.cumsum(law)
+    return np.minimum(np.searchsorted(edges, rng.random(count) * edges[-1], side="right"), len(edges) - 1)
 
 
 def _whole_ticks(wanted: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,90 +25,71 @@ SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
 
 
-class Source(Protocol):
-    """What the loop needs of a dataset."""
-
-    @property
-    def arrays(self) -> Mapping[str, Any]: ...
-
-    @property
-    def batch_size(self) -> int: ...
-
-    @property
-    def n_rows(self) -> int: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def strata(self) -> int:
-        """Strata that this process's rows are in; 0 where they are not in strata."""
-        ...
-
-    @property
-    def all_strata(self) -> int:
-        """Strata of all processes; 0 likewise."""
-        ...
-
-    @property
-    def data(self) -> PyTree:
-        """Arrays handed to the compiled loop as arguments, never captured by it."""
-        ...
-
-    @property
-    def bytes_per_batch(self) -> int:
-        """Size of one entry of the plan."""
-        ...
-
-    def draw(self, keys: jax.Array) -> PyTree:
-        """The random part of the minibatches of `keys` (any number of axes), queued on the device."""
-        ...
-
-    def prepare(self, drawn: PyTree, count: int) -> PyTree:
-        """The plan: what the compiled loop needs for them, with the axes of the keys in front, on the host in fresh buffers.
-        Only the first `count` entries will be taken; the others may hold anything.
-        """
-        ...
-
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        """The minibatch of one entry of the plan, traced."""
-        ...
-
-
 @dataclass(frozen=True)
-class FromTable:
-    """What all sources share."""
+class Source:
+    """What the loop needs of a dataset. As it is here, the host prepares rows and their numbers, which all count the same."""
 
     arrays: Mapping[str, Any]
     batch_size: int
 
-    strata = all_strata = 0
+    kind: ClassVar[str]
+
+    @property
+    def strata(self) -> int:
+        """Strata that this process's rows are in; 0 where they are not in strata."""
+        return 0
+
+    @property
+    def all_strata(self) -> int:
+        """Strata of all processes; 0 likewise."""
+        return 0
 
     @cached_property
     def table(self) -> Table:
-        return self.arrays if isinstance(self.arrays, Table) else as_table(self.arrays)
+        return as_table(self.arrays)
 
     @property
     def n_rows(self) -> int:
         return self.table.n_rows
 
+    @cached_property
+    def data(self) -> PyTree:
+        """Arrays handed to the compiled loop as arguments, never captured by it."""
+        return ()
+
     @property
-    def row_bytes(self) -> int:
-        return self.table.row_bytes
+    def bytes_per_batch(self) -> int:
+        """Size of one entry of the plan."""
+        return self.batch_size * (self.table.row_bytes + 4)
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        """The random part of the minibatches of `keys` (any number of axes), queued on the device."""
+        raise NotImplementedError
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        """The plan: what the compiled loop needs for them, with the axes of the keys in front, on the host in fresh buffers.
+        Only the first `count` entries will be taken; the others may hold anything.
+        """
         return drawn
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        """The minibatch of one entry of the plan, traced."""
+        rows, index = entry
+        return Batch(rows, self._weight(), index)
 
     def _weight(self) -> jax.Array:
         return jnp.asarray(self.n_rows / self.batch_size, jnp.result_type(float))
 
 
 @dataclass(frozen=True)
-class AllRows(FromTable):
+class AllRows(Source):
     """n = N: every minibatch is the whole dataset."""
 
     kind = "all"
-    bytes_per_batch = 0
+
+    @property
+    def bytes_per_batch(self) -> int:
+        return 0
 
     @cached_property
     def data(self) -> PyTree:
@@ -122,18 +103,13 @@ class AllRows(FromTable):
 
 
 @dataclass(frozen=True)
-class HostRows(FromTable):
+class HostRows(Source):
     """Random rows gathered by the host, from memory or files, while the device works on the chunk before.
 
     XLA's CPU backend gathers rows one number at a time; NumPy copies whole rows, and needs no second copy of the data.
     """
 
     kind = "random"
-    data = ()
-
-    @property
-    def bytes_per_batch(self) -> int:
-        return self.batch_size * (self.row_bytes + 4)
 
     def draw(self, keys: jax.Array) -> PyTree:
         return draw_distinct(keys, self.n_rows, self.batch_size)
@@ -142,13 +118,9 @@ class HostRows(FromTable):
         capacity, index = distinct(drawn, count, self.n_rows, self.batch_size)
         return gather_all(self.table, index, capacity), filled_up(index, capacity)
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        rows, index = entry
-        return Batch(rows, self._weight(), index)
-
 
 @dataclass(frozen=True)
-class DeviceRows(FromTable):
+class DeviceRows(Source):
     """Random rows gathered on the device from a copy of the data that lives there: for accelerators."""
 
     kind = "random"
@@ -165,19 +137,21 @@ class DeviceRows(FromTable):
         return distinct_rows(keys, self.n_rows, self.batch_size)
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
-        rows = tree_map(lambda x: x.at[entry].get(mode="promise_in_bounds"), data)
-        return Batch(rows, self._weight(), entry)
+        return Batch(rows_of(data, entry), self._weight(), entry)
 
 
 @dataclass(frozen=True)
-class WindowRows(FromTable):
+class WindowRows(Source):
     """A contiguous window at a uniform start of data shuffled once, wrapping around at the end.
 
     Every row is in a window with probability exactly n/N, and memory is read in order.
     """
 
     kind = "window"
-    bytes_per_batch = 4
+
+    @property
+    def bytes_per_batch(self) -> int:
+        return 4
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -198,20 +172,14 @@ class WindowRows(FromTable):
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         window = partial(jax.lax.dynamic_slice_in_dim, start_index=entry, slice_size=self.batch_size, axis=0)
-        rows, index = tree_map(window, data)
-        return Batch(rows, self._weight(), index)
+        return super().take(data, tree_map(window, data))
 
 
 @dataclass(frozen=True)
-class ReadWindows(FromTable):
+class ReadWindows(Source):
     """The windows of `WindowRows`, read from where the rows are kept, in the order in which they are kept."""
 
     kind = "window"
-    data = ()
-
-    @property
-    def bytes_per_batch(self) -> int:
-        return self.batch_size * (self.row_bytes + 4)
 
     def draw(self, keys: jax.Array) -> PyTree:
         return starts(keys, self.n_rows)
@@ -238,13 +206,8 @@ class ReadWindows(FromTable):
         """Of files too large for memory, have all windows asked for before the first is waited for."""
         if self.table.large:
             for column in self.arrays.values():
-                if hasattr(column, "will_read"):
-                    for start in first.ravel().tolist():
-                        column.will_read(start, self.batch_size)
-
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        rows, index = entry
-        return Batch(rows, self._weight(), index)
+                for start in first.ravel().tolist():
+                    column.will_read(start, self.batch_size)
 
 
 def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source:
@@ -300,6 +263,11 @@ def stream_length(n_rows: int, batch_size: int) -> int:
     mean = -n_rows * math.log1p(-share)
     spread = math.sqrt(n_rows * max(0.0, share / (1 - share) + math.log1p(-share)))
     return math.ceil(mean + 8 * spread) + 8
+
+
+def rows_of(tree: PyTree, index: jax.Array) -> PyTree:
+    """Rows of arrays on the device, traced."""
+    return tree_map(lambda x: x.at[index].get(mode="promise_in_bounds"), tree)
 
 
 def per_key(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

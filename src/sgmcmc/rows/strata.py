@@ -4,10 +4,8 @@ A stratum h holds N_h of the N rows and draws n_h of them for every minibatch, e
 of these weighted sums is unbiased, whatever the N_h; n_h is the same for all, so that all run the same program.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +14,7 @@ import numpy as np
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree
 from sgmcmc.rows.gathering import gather
-from sgmcmc.rows.sources import FromTable, HostRows, ReadWindows, Source, WindowRows, per_key, starts
+from sgmcmc.rows.sources import HostRows, ReadWindows, Source, WindowRows, per_key, starts
 from sgmcmc.rows.table import Stratum
 
 STRATA = "strata"
@@ -24,18 +22,13 @@ STRATA = "strata"
 
 
 @dataclass(frozen=True)
-class HostWindows(FromTable):
+class HostWindows(Source):
     """The windows of `WindowRows`, copied by the host while the device works on the chunk before.
 
     A device array that is sharded over processes has equal parts; strata need not be equal, their minibatches are.
     """
 
     kind = "window"
-    data = ()
-
-    @property
-    def bytes_per_batch(self) -> int:
-        return self.batch_size * (self.row_bytes + 4)
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -55,28 +48,20 @@ class HostWindows(FromTable):
         rows = {name: gather(array, place, capacity) for name, array in self.shuffled.items()}
         return rows, gather(self.order, place, capacity)
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        rows, index = entry
-        return Batch(rows, self._weight(), index)
-
 
 @dataclass(frozen=True)
-class StratumRows:
+class StratumRows(Source):
     """Minibatches of the strata of this process: each from its own rows, by random numbers of its own.
 
     What `draw` returns has one entry for every stratum of this process. `take` sees one stratum, inside the compiled loop:
-    its weight is an argument of that loop, so that all processes compile the same program.
+    its weight is an argument of that loop, so that all processes compile the same program. `batch_size` is that of all strata.
     """
 
-    stratum: Stratum
+    arrays: Stratum
     parts: dict[int, Source]
 
     @property
-    def arrays(self) -> Mapping[str, Any]:
-        return self.stratum
-
-    @property
-    def kind(self) -> str:
+    def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]: as the strata say
         return self.inner.kind
 
     @property
@@ -85,22 +70,12 @@ class StratumRows:
 
     @property
     def all_strata(self) -> int:
-        return self.stratum.count
+        return self.arrays.count
 
     @property
     def inner(self) -> Source:
         """Any of the strata: they have the same sizes."""
         return next(iter(self.parts.values()))
-
-    @property
-    def batch_size(self) -> int:
-        """Rows that all strata draw together."""
-        return self.inner.batch_size * self.stratum.count
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of this process."""
-        return self.stratum.row_counts[self.stratum.process]
 
     @property
     def bytes_per_batch(self) -> int:
@@ -131,7 +106,8 @@ def make_stratum_source(arrays: Stratum, batch_size: int, rows: str) -> StratumR
         )
     windows = HostWindows if arrays.in_memory else ReadWindows
     version = windows if rows == "window" else HostRows
-    return StratumRows(arrays, {number: version(part, each) for number, part in arrays.parts().items()})
+    parts: dict[int, Source] = {number: version(part, each) for number, part in arrays.parts().items()}
+    return StratumRows(arrays, each * arrays.count, parts)
 
 
 @partial(jax.jit, static_argnums=1)

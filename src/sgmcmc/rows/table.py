@@ -85,11 +85,16 @@ class Table(Mapping[str, Any]):
     @property
     def seekable(self) -> bool:
         """Whether single rows are as quick to get at as the place they are kept allows."""
-        return all(isinstance(column, np.ndarray) or hasattr(column, "will_need") for column in self.columns.values())
+        return all(isinstance(column, np.ndarray) or column.seekable for column in self.columns.values())
 
     def part(self, start: int, stop: int) -> Table:
         """Some adjacent rows, without reading them."""
-        columns = {name: part_of(column, start, stop) for name, column in self.columns.items()}
+        columns = {
+            name: column[start:stop]
+            if isinstance(column, np.ndarray)
+            else replace(column, start=column.start + start, stop=column.start + stop)
+            for name, column in self.columns.items()
+        }
         return Table(columns, self.shuffled, None, self.checked)
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
@@ -151,102 +156,69 @@ class Stratum(Table):
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """A column of the user's that is not in memory, converted to a dtype JAX computes with as it is read."""
+    """Adjacent rows of a column that is not in memory, converted to a dtype JAX computes with as they are read.
+
+    Attributes:
+        values: a `FileColumn`, a memory map, or anything of the user's with a shape, a dtype, and slices of rows.
+        dtype: what the rows are read as.
+        start: the first of the rows.
+        stop: the one after the last.
+    """
 
     values: Any
     dtype: np.dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.values.shape)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.values.shape)
-
-    def __len__(self) -> int:
-        return self.values.shape[0]
-
-    def __getitem__(self, place: Any) -> np.ndarray:
-        return np.ascontiguousarray(self.values[place], dtype=self.dtype)
-
-    def rows(self, index: np.ndarray, out: np.ndarray) -> None:
-        """Copy the rows of these numbers, one by one: slices are all that is known to work."""
-        for number, row in zip(np.ndindex(*index.shape), index.flat, strict=True):
-            out[number] = self.values[int(row) : int(row) + 1][0]
-
-    def read(self, start: int, out: np.ndarray) -> None:
-        """Copy as many adjacent rows as `out` has."""
-        out[...] = self.values[start : start + len(out)]
-
-
-@dataclass(frozen=True, eq=False)
-class Mapped(Elsewhere):
-    """A memory map of the user's, or a file of numbers with more digits than JAX computes with."""
-
-    def rows(self, index: np.ndarray, out: np.ndarray) -> None:
-        if isinstance(self.values, np.ndarray) and self.values.dtype == self.dtype:
-            take_rows(self.values, index, out)
-        else:
-            out[...] = self.values[index]
-
-    def will_need(self, index: np.ndarray) -> None:
-        """Say in advance which rows will be asked for, where it is known of which file they are a part."""
-        if hasattr(self.values, "will_need"):
-            self.values.will_need(index)
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Adjacent rows of a column that is elsewhere."""
-
-    column: Any
     start: int
     stop: int
 
     @property
-    def dtype(self) -> np.dtype:
-        return self.column.dtype
-
-    @property
     def shape(self) -> tuple[int, ...]:
-        return (self.stop - self.start, *self.column.shape[1:])
+        return (len(self), *self.values.shape[1:])
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
+    def seekable(self) -> bool:
+        """Whether any rows can be asked for at once, and not slices only."""
+        return isinstance(self.values, np.ndarray | FileColumn)
 
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def __getitem__(self, place: Any) -> np.ndarray:
-        if not isinstance(place, slice):
-            return self.column[self.start + range(len(self))[place]]
+    def __getitem__(self, place: slice) -> np.ndarray:
+        return np.ascontiguousarray(self.as_kept(place), dtype=self.dtype)
+
+    def as_kept(self, place: slice) -> Any:
+        """Adjacent rows, not converted."""
         first, last, _ = place.indices(len(self))
-        return self.column[self.start + first : self.start + max(first, last)]
+        return self.values[self.start + first : self.start + max(first, last)]
 
     def rows(self, index: np.ndarray, out: np.ndarray) -> None:
         """Copy the rows of these numbers."""
-        self.column.rows(index + self.start, out)
+        index = index + self.start
+        if self.seekable and self.values.dtype != self.dtype:
+            out[...] = self.values[index]
+        elif isinstance(self.values, np.ndarray):
+            take_rows(self.values, index, out)
+        elif self.seekable:
+            self.values.rows(index, out)
+        else:  # slices are all that is known to work
+            for number, row in zip(np.ndindex(*index.shape), index.flat, strict=True):
+                out[number] = self.values[int(row) : int(row) + 1][0]
 
     def read(self, start: int, out: np.ndarray) -> None:
         """Copy as many adjacent rows as `out` has."""
-        self.column.read(self.start + start, out)
+        if isinstance(self.values, FileColumn) and self.values.dtype == self.dtype:
+            self.values.read(self.start + start, out)
+        else:
+            out[...] = self.as_kept(slice(start, start + len(out)))
 
     def will_need(self, index: np.ndarray) -> None:
-        """Say in advance which rows will be asked for."""
-        if hasattr(self.column, "will_need"):
-            self.column.will_need(index + self.start)
+        """Say in advance which rows will be asked for, where it is known of which file they are a part."""
+        if isinstance(self.values, FileColumn):
+            self.values.will_need(index + self.start)
 
     def will_read(self, start: int, count: int) -> None:
-        """Say in advance which adjacent rows will be asked for."""
-        if hasattr(self.column, "will_read"):
-            self.column.will_read(self.start + start, count)
-
-
-def part_of(column: Any, start: int, stop: int) -> Any:
-    """Adjacent rows of any column, not read."""
-    return column[start:stop] if isinstance(column, np.ndarray) else Part(column, start, stop)
+        """Say in advance which adjacent rows will be asked for, likewise."""
+        if isinstance(self.values, FileColumn):
+            self.values.will_read(self.start + start, count)
 
 
 def as_table(columns: Mapping[str, Any]) -> Table:
@@ -323,10 +295,7 @@ def _check_column(name: str, values: Any) -> Any:
         raise InputError(f"dataset[{name!r}] has masked values; drop or fill such rows first, for instance with .compressed()")
     if is_elsewhere(values):
         _check_kind(name, values)
-        dtype = np.dtype(jax.dtypes.canonicalize_dtype(values.dtype))
-        if isinstance(values, FileColumn):
-            return values if values.dtype == dtype else Mapped(values, dtype)
-        return (Mapped if isinstance(values, np.ndarray) else Elsewhere)(values, dtype)
+        return Elsewhere(values, np.dtype(jax.dtypes.canonicalize_dtype(values.dtype)), 0, values.shape[0])
     array = np.asarray(values)
     _check_kind(name, array)
     return _check_array(f"dataset[{name!r}]", array)
@@ -357,7 +326,7 @@ def _check_kind(name: str, values: Any) -> None:
 
 def check_block(name: str, column: Any, start: int, stop: int) -> None:
     """Look at some rows of a column that is not in memory as `check_dataset` looks at arrays that are."""
-    block = np.asarray(getattr(column, "values", column)[start:stop])
+    block = np.asarray(column.as_kept(slice(start, stop)))
     if block.dtype.kind in "iu" and block.dtype != column.dtype and not _fits(block, column.dtype):
         raise InputError(f"dataset[{name!r}] has integers that do not fit {column.dtype}; renumber them from 0")
     row = first_bad_row(block) if block.dtype.kind == "f" else None

@@ -24,7 +24,7 @@ import numpy as np
 
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError, SgmcmcError
-from sgmcmc.core.trees import Dataset, PyTree
+from sgmcmc.core.trees import Dataset, PyTree, join, size
 from sgmcmc.rows.table import Stratum, Table, check_dataset
 
 Value = TypeVar("Value")
@@ -48,6 +48,8 @@ LOST = 75
 """Exit status of a process that lost a peer: try again (EX_TEMPFAIL)."""
 
 ALIVE, LEFT = "sgmcmc/alive", "left"
+OF_PEERS = ("gloo", "nccl", "connection", "socket", "unavailable", "deadline_exceeded", "coordination")
+"""Words of runtime errors that come from the connection, not from this process's own memory or program."""
 
 
 def share(dataset: Dataset, *, devices: int = 1) -> Stratum:
@@ -105,12 +107,10 @@ def _stratum(rows_of: Callable[[], tuple[Table, int | None]], devices: int) -> S
 
     table, told = together("the sizes of the strata", mine)
     everybody = [json.loads(message) for message in exchange(json.dumps(told).encode(), "the sizes of the strata")]
-    first = everybody[0]["said the same"]
-    for number, other in enumerate(everybody):
-        if other["said the same"] != first:
-            raise InputError(
-                f"process {number} has {other['said the same']}, process 0 {first}; expected the same on all processes"
-            )
+    first, *others = (one["said the same"] for one in everybody)
+    for number, other in enumerate(others, start=1):
+        if other != first:
+            raise InputError(f"process {number} has {other}, process 0 {first}; expected the same on all processes")
     counts = tuple(one["rows"] for one in everybody)
     return Stratum(table.columns, table.shuffled, table.checksum, table.checked, counts, jax.process_index(), devices)
 
@@ -127,12 +127,10 @@ class Peers:
     lost: bool = False
 
     def __post_init__(self) -> None:
-        self._beats: dict[int, str] = {}
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=run, daemon=True, name="sgmcmc peers") for run in (self._beat, self._watch)]
         atexit.register(self._leave)
-        for thread in self._threads:
-            thread.start()
+        for run in (self._beat, self._watch):
+            threading.Thread(target=run, daemon=True, name="sgmcmc peers").start()
 
     @property
     def others(self) -> str:
@@ -142,23 +140,20 @@ class Peers:
 
     def _beat(self) -> None:
         """Show a sign of life, and look for those of the others. If the coordinator does not answer, they all fall silent."""
-        try:
+        signs: dict[int, str] = {}
+        with suppress(jax.errors.JaxRuntimeError):
             for beat in itertools.count():
                 self._show(str(beat))
-                for key, value in self.client.key_value_dir_get(ALIVE):
-                    self._notice(int(key.rpartition("/")[2]), value)
+                for key, sign in self.client.key_value_dir_get(ALIVE):
+                    number = int(key.rpartition("/")[2])
+                    if signs.get(number) != sign:
+                        signs[number] = sign
+                        self.seen[number] = time.monotonic() - (_seconds(PEER_TIMEOUT) - GRACE if sign == LEFT else 0)
                 if self._over.wait(BEAT):
                     return
-        except jax.errors.JaxRuntimeError:
-            return
 
     def _show(self, sign: str) -> None:
         self.client.key_value_set(f"{ALIVE}/{self.me}", sign, allow_overwrite=True)
-
-    def _notice(self, number: int, sign: str) -> None:
-        if self._beats.get(number) != sign:
-            self._beats[number] = sign
-            self.seen[number] = time.monotonic() - (_seconds(PEER_TIMEOUT) - GRACE if sign == LEFT else 0)
 
     def _watch(self) -> None:
         before = time.monotonic()
@@ -174,11 +169,11 @@ class Peers:
     def _give_up_if_silent(self, what: str, since: float, now: float) -> None:
         silent = [number for number, last in list(self.seen.items()) if number != self.me and now - last > _seconds(PEER_TIMEOUT)]
         if silent:
-            self._end(f"process {silent[0]} has shown no sign of life for {now - self.seen[silent[0]]:.0f} s", what)
-        if now - since > _seconds(PEER_WAIT):
-            self._end(f"{self.others} has not come for {now - since:.0f} s", what)
-
-    def _end(self, why: str, what: str) -> NoReturn:
+            why = f"process {silent[0]} has shown no sign of life for {now - self.seen[silent[0]]:.0f} s"
+        elif now - since > _seconds(PEER_WAIT):
+            why = f"{self.others} has not come for {now - since:.0f} s"
+        else:
+            return
         print(f"sgmcmc: process {self.me} ends: {gone(why, what)}", file=sys.stderr)
         leave_at_once()
 
@@ -228,20 +223,12 @@ def waiting_for_peers(what: str) -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if not _speaks_of_peers(error):
+        if not any(word in str(error).lower() for word in OF_PEERS):
             raise
         job.lost = True
         raise SgmcmcError(gone(f"{job.others} is gone or cannot be reached", what)) from error
     finally:
         job.waiting = before
-
-
-def _speaks_of_peers(error: Exception) -> bool:
-    """Whether a runtime error comes from the connection, not from this process's own memory or program."""
-    text = str(error).lower()
-    return any(
-        word in text for word in ("gloo", "nccl", "connection", "socket", "unavailable", "deadline_exceeded", "coordination")
-    )
 
 
 def exchange(message: bytes, what: str) -> list[bytes]:
@@ -282,9 +269,8 @@ def sum_over_processes(tree: PyTree, what: str = "the sum of a full pass") -> Py
     if jax.process_count() == 1:
         return tree
     leaves, structure = jax.tree.flatten(tree)
-    mine = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in leaves])
-    total = np.zeros_like(mine)
-    for message in exchange(mine.tobytes(), what):
+    total = np.zeros(size(tree))
+    for message in exchange(join(tree).tobytes(), what):
         total += np.frombuffer(message, np.float64)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])
     parts = [part.reshape(np.shape(leaf)) for part, leaf in zip(np.split(total, ends[:-1]), leaves, strict=True)]

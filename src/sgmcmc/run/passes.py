@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,16 +20,14 @@ from sgmcmc.rows.sources import blocks
 from sgmcmc.rows.table import Stratum, Table, as_table, check_block
 from sgmcmc.run.hosts import sum_over_processes
 
-Item = TypeVar("Item")
-
 BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
 
 
 @lru_cache(maxsize=64)
-def compiled(function: Callable[..., Any], posterior: Posterior, static: int | None = None) -> Callable[..., Any]:
-    """`function(posterior, ...)`, compiled once for a posterior; `static` counts the argument after it that is no array."""
-    return jax.jit(partial(function, posterior), static_argnums=static)
+def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) -> Callable[..., Any]:
+    """`function(posterior, *fixed, ...)`, compiled once for these; what is left to give are arrays."""
+    return jax.jit(partial(function, posterior, *fixed))
 
 
 def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows]:
@@ -39,8 +37,8 @@ def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows
     return every if table.in_memory else ahead(every)
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, each made by a thread while the one before is in use."""
+def ahead(items: Iterator[Rows]) -> Iterator[Rows]:
+    """The same rows, each block read by a thread while the one before is in use."""
     end: Any = object()
     with ThreadPoolExecutor(1, thread_name_prefix="sgmcmc-rows") as thread:
         upcoming = thread.submit(next, items, end)
@@ -50,9 +48,7 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 
 def look_over(table: Table, progress: Progress) -> Table:
-    """A table all of whose numbers are known to be finite: what is not in memory is read once, unless its writer did that."""
-    if table.checked:
-        return table
+    """A table all of whose numbers are known to be finite: what is not in memory is read once."""
     rows = max(1, BLOCK_BYTES // max(1, table.row_bytes))
     with Bar(progress, "checking rows", table.n_rows, "row") as bar:
         for start in range(0, table.n_rows, rows):
@@ -84,9 +80,8 @@ class FullPasses:
 
     def sum(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
         """The sum over all rows, in float64."""
-        program = compiled(function, posterior)
         with self._bar() as bar:
-            return full_sum(lambda rows: program(*arguments, rows), self.arrays, bar)
+            return full_sum(partial(compiled(function, posterior), *arguments), self.arrays, bar)
 
     def each(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
         """What `function` returns for every row, rows on the first axis."""
@@ -99,8 +94,3 @@ class FullPasses:
 
     def _bar(self) -> Bar:
         return Bar(self.progress, "full gradient", as_table(self.arrays).n_rows, "row")
-
-
-def full_log_likelihood(posterior: Posterior, position: PyTree, arrays: Mapping[str, Any]) -> float:
-    """The log likelihood of all rows: one pass."""
-    return float(FullPasses(arrays).sum(Posterior.sum_of_rows, posterior, position))

@@ -20,8 +20,7 @@ from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, centre
 from sgmcmc.algorithms.kernel import Estimator, Kernel, Motion, normals
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
-from sgmcmc.checkpoints.saving import check_keeps
+from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.progress import Bar
@@ -34,7 +33,7 @@ from sgmcmc.rows.sources import Source
 from sgmcmc.run.failures import divergence, with_result
 from sgmcmc.run.hosts import from_first
 from sgmcmc.run.loop import Loop, Outcome
-from sgmcmc.run.passes import FullPasses, full_log_likelihood
+from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.programs import Programs
 from sgmcmc.run.request import Request
 from sgmcmc.run.shared_folder import SharedFolder
@@ -304,7 +303,7 @@ class Sampler:
     def _full_log_posterior(self, params: PyTree) -> float:
         position = self.posterior.transform.to_position(params)
         prior = float(self.posterior.log_density_prior(position))
-        return full_log_likelihood(self.posterior, position, self.source.arrays) + prior
+        return float(FullPasses(self.source.arrays).sum(Posterior.sum_of_rows, self.posterior, position)) + prior
 
     def _refuse_foreign(self, state: State) -> None:
         """A state belongs to the set-up that made it."""

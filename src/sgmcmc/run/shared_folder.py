@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.checkpoints.drawfiles import DrawFile, read_draws, whole_draws
+from sgmcmc.checkpoints.durable import DrawFile, read_draws, whole_draws
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.packing import pack, unpack
+from sgmcmc.checkpoints.places import FolderPlace
 from sgmcmc.checkpoints.reading import Checkpoint, draws_path
-from sgmcmc.checkpoints.saving import FolderPlace
 from sgmcmc.core.errors import SgmcmcError, warn
 from sgmcmc.core.trees import PyTree, tree_map
 from sgmcmc.run.hosts import exchange, from_first, together
@@ -37,20 +37,22 @@ class SharedFolder(FolderPlace):
         cls, path: str | os.PathLike[str], fingerprint: Mapping[str, str], seed: Any, params: PyTree, allow_version_change: bool
     ) -> SharedFolder:
         """Process 0 opens it, for a run that depends on what all processes say; what it refuses, all refuse."""
-        everybody = [
-            json.loads(message) for message in exchange(json.dumps(dict(fingerprint)).encode(), "what the run depends on")
-        ]
-        whole = dict(everybody[0])
-        for number, other in enumerate(everybody[1:], start=1):
-            whole |= {f"{name} of process {number}": text for name, text in other.items() if text != everybody[0].get(name)}
+        said = exchange(json.dumps(dict(fingerprint)).encode(), "what the run depends on")
+        first, *others = (json.loads(message) for message in said)
+        whole = dict(first)
+        for number, other in enumerate(others, start=1):
+            whole |= {f"{name} of process {number}": text for name, text in other.items() if text != first.get(name)}
 
         def mine() -> RunFolder | None:
             return RunFolder.open(path, whole, seed, params, allow_version_change) if jax.process_index() == 0 else None
 
-        folder = together("opening the run's folder", mine)
-        told = b"" if folder is None else json.dumps([_key_numbers(folder.key), folder.version_changes]).encode()
-        key, changes = json.loads(from_first(told, "the recorded seed"))
-        return cls(folder, Path(path).expanduser().absolute(), _key_of(*key), changes)
+        folder, told = together("opening the run's folder", mine), b""
+        if folder is not None:
+            numbers = np.asarray(jax.random.key_data(folder.key)).tolist()
+            told = json.dumps([str(jax.random.key_impl(folder.key)), numbers, folder.version_changes]).encode()
+        kind, numbers, changes = json.loads(from_first(told, "the recorded seed"))
+        key = jax.random.wrap_key_data(jnp.asarray(np.asarray(numbers, np.uint32)), impl=kind)
+        return cls(folder, Path(path).expanduser().absolute(), key, changes)
 
     def stage(self, name: str, compute: Callable[[], PyTree], *likes: PyTree) -> PyTree:
         """The result of set-up work: read by process 0 for all, or computed by all together."""
@@ -123,8 +125,7 @@ class Follower:
             pass
         if self.filled:
             warn(f"the draws are with process 0: {self.path} cannot be seen from here")
-        axis = self._axis
-        return tree_map(lambda x: np.empty((*x.shape[:axis], 0, *x.shape[axis:]), x.dtype), self._like)
+        return tree_map(lambda x: np.empty((*x.shape[: self._axis], 0, *x.shape[self._axis :]), x.dtype), self._like)
 
 
 class _NothingError(Exception):
@@ -146,11 +147,3 @@ def _from_bytes(message: bytes, likes: tuple[PyTree, ...]) -> PyTree:
     with np.load(io.BytesIO(message), allow_pickle=False) as stored:
         first, *arrays = (stored[f"arr_{number}"] for number in range(len(stored.files)))
     return unpack(json.loads(first.tobytes()), arrays, *likes)
-
-
-def _key_numbers(key: jax.Array) -> list[Any]:
-    return [str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)).tolist()]
-
-
-def _key_of(kind: str, numbers: list[int]) -> jax.Array:
-    return jax.random.wrap_key_data(jnp.asarray(np.asarray(numbers, np.uint32)), impl=kind)

@@ -40,15 +40,13 @@ class Spread:
 
     def place(self, tree: PyTree, specs: PyTree) -> PyTree:
         """This process's arrays as parts of the mesh's. `specs` is a prefix of the tree."""
-        return tree_map(lambda spec, part: tree_map(lambda x: self._placed(x, spec), part), specs, tree, is_leaf=_is_spec)
 
-    def _placed(self, x: Any, spec: P) -> jax.Array:
-        here = NamedSharding(self.mesh.local_mesh, spec)
-        if getattr(x, "sharding", None) != here:
-            x = jax.device_put(x, here)
-        if not self.over_processes:
-            return x
-        return self._joined(x.shape, spec, [shard.data for shard in x.addressable_shards])
+        def placed(spec: P, part: PyTree) -> PyTree:
+            here = NamedSharding(self.mesh.local_mesh, spec)
+            part = tree_map(lambda x: x if getattr(x, "sharding", None) == here else jax.device_put(x, here), part)
+            return tree_map(lambda x: self._joined(x.shape, spec, _parts(x)), part) if self.over_processes else part
+
+        return tree_map(placed, specs, tree, is_leaf=lambda spec: isinstance(spec, P))
 
     def _joined(self, shape: tuple[int, ...], spec: P, parts: list[jax.Array]) -> jax.Array:
         """One array of the whole mesh; `shape` is that of this process's part."""
@@ -60,12 +58,11 @@ class Spread:
         """The reverse of `place`, for arrays that are the same in all strata: this process's copies, readable like any array."""
         if not self.over_processes:
             return tree
-        local = self.mesh.local_mesh
 
         def take(x: jax.Array) -> jax.Array:
             assert isinstance(x.sharding, NamedSharding)
-            parts = [shard.data for shard in x.addressable_shards]
-            return jax.make_array_from_single_device_arrays(x.shape, NamedSharding(local, x.sharding.spec), parts)
+            here = NamedSharding(self.mesh.local_mesh, x.sharding.spec)
+            return jax.make_array_from_single_device_arrays(x.shape, here, _parts(x))
 
         return tree_map(take, tree)
 
@@ -73,12 +70,12 @@ class Spread:
         """The plan of every device of this process, each gathered on the host by a thread of its own."""
         strata = zip(source.parts.values(), drawn, strict=True) if isinstance(source, StratumRows) else [(source, drawn)]
         tasks = [
-            (part, _chains_of(numbers, place, len(row)), count)
+            (part, _chains_of(numbers, place, len(row)))
             for (part, numbers), row in zip(strata, self.mesh.local_mesh.devices, strict=True)
             for place in range(len(row))
         ]
         with ThreadPoolExecutor(len(tasks)) as pool:
-            return list(pool.map(_prepare, *zip(*tasks, strict=True)))
+            return list(pool.map(lambda task: task[0].prepare(task[1], count), tasks))
 
     def put(self, source: Source, plans: list[PyTree], chained: bool) -> PyTree:
         """The plans as one, each in the memory of its device."""
@@ -120,26 +117,25 @@ def make_spread(chains: int | None, strata: int) -> Spread | None:
 
 def specs_of(axes: PyTree, chained: bool) -> PyTree:
     """Which leaves lie along the chains' devices, from where `jax.vmap` has the chains."""
-    return tree_map(lambda axis: P(CHAINS) if axis == 0 and chained else P(), axes, is_leaf=_is_none)
+    return tree_map(lambda axis: P(CHAINS) if axis == 0 and chained else P(), axes, is_leaf=lambda axis: axis is None)
 
 
 def specs_along_chains(function: Callable[[State], PyTree], state: State, axes: State) -> PyTree:
     """Where the chains are in what `function` makes of a state: along the axis that grows with their number, if any does."""
-    once, twice = (jax.eval_shape(function, _with_chains(state, axes, times)) for times in (1, 2))
+    once = jax.eval_shape(function, state)
     if not state.chained:
         return tree_map(lambda _: P(), once)
+
+    def doubled(axis: int | None, part: PyTree) -> PyTree:
+        return tree_map(lambda x: jax.ShapeDtypeStruct((2 * x.shape[0], *x.shape[1:]), x.dtype), part) if axis == 0 else part
+
+    twice = jax.eval_shape(function, tree_map(doubled, axes, state, is_leaf=lambda axis: axis is None))
     return tree_map(lambda a, b: P(*(None if m == n else CHAINS for m, n in zip(a.shape, b.shape, strict=True))), once, twice)
 
 
-def _with_chains(state: State, axes: State, times: int) -> State:
-    """The shapes of a state with so many times as many chains."""
-
-    def grown(x: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((times * x.shape[0], *x.shape[1:]), x.dtype)
-
-    if not state.chained:
-        return state
-    return tree_map(lambda axis, part: tree_map(grown, part) if axis == 0 else part, axes, state, is_leaf=_is_none)
+def _parts(x: jax.Array) -> list[jax.Array]:
+    """What this process has of an array."""
+    return [shard.data for shard in x.addressable_shards]
 
 
 def _chains_of(tree: PyTree, place: int, places: int) -> PyTree:
@@ -147,15 +143,3 @@ def _chains_of(tree: PyTree, place: int, places: int) -> PyTree:
     if places == 1:
         return tree
     return tree_map(lambda x: x[:, place * x.shape[1] // places : (place + 1) * x.shape[1] // places], tree)
-
-
-def _prepare(source: Source, drawn: PyTree, count: int) -> PyTree:
-    return source.prepare(drawn, count)
-
-
-def _is_spec(node: Any) -> bool:
-    return isinstance(node, P)
-
-
-def _is_none(node: Any) -> bool:
-    return node is None

@@ -24,8 +24,7 @@ from sgmcmc.algorithms.gradients.saga import SAGA
 from sgmcmc.algorithms.gradients.whitened import Whitened
 from sgmcmc.algorithms.kernel import Dynamics, Estimator, Kernel
 from sgmcmc.checkpoints.fingerprint import of_value
-from sgmcmc.checkpoints.places import Nowhere, Place
-from sgmcmc.checkpoints.saving import check_keeps
+from sgmcmc.checkpoints.places import Nowhere, Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size
@@ -41,8 +40,7 @@ from sgmcmc.rows.table import Stratum, Table, physical_memory, usual_rows
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
 from sgmcmc.tune.mode import LARGEST_DENSE
-from sgmcmc.tune.preparation import Preparation, Wishes, own_whitening
-from sgmcmc.tune.starts import AtMode, PaperSearch
+from sgmcmc.tune.preparation import AtMode, PaperSearch, Preparation, Wishes, own_whitening
 
 
 class SetupOptions(TypedDict, total=False):
@@ -298,14 +296,14 @@ class Setup:
 
     def build(self, place: Place) -> Sampler:
         """The sampler, set-up work done, or found in the place."""
-        problem, progress = self.problem, self.options.get("progress", True)
+        progress = self.options.get("progress", True)
         setup = replace(self, rows=place.stage("rows", lambda: self.rows))  # decided once, on whatever machine the run goes on
         if not setup.asks_for_survey:
             assert self.schedule is not None
             return setup._sampler(self.start, self.schedule, self.composition.gradient, self.dynamics, None)
         precondition, importance = self.options.get("precondition"), setup.rows == "importance"
         wishes = Wishes(precondition, self.own, importance, self.schedule is None, self.composition.gradient.centred)
-        preparation = wishes.prepare(problem.posterior, problem.table, problem.position, place, progress)
+        preparation = wishes.prepare(self.problem, place, progress)
         setup, schedule = setup._chosen(preparation, place)
         gradient, dynamics = self.composition.gradient, self.dynamics
         if preparation.whitening is not None:

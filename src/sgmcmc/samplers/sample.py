@@ -112,9 +112,7 @@ class _Sampling:
 
     @cached_property
     def adaptation(self) -> Adaptation:
-        problem, root = self.problem, self.place.key
-        number = int(jax.random.randint(root, (), 0, 2**31 - 100))
-        return Adaptation(problem.posterior, problem.table, problem.position, self.chains, root, number, self.progress)
+        return Adaptation(self.problem, self.chains, self.place.key, self.progress)
 
     def run(self) -> Result:
         trial, attempt, complaint = self._trial(0, self._first_trial), 0, None
@@ -143,11 +141,8 @@ class _Sampling:
 
     def _first_trial(self) -> Trial:
         problem, adaptation = self.problem, self.adaptation
-        survey = self.place.stage(
-            "survey",
-            lambda: take_survey(problem.posterior, problem.table, problem.position, adaptation.seed, self.progress),
-            problem.position,
-        )
+        look = partial(take_survey, problem, adaptation.seed, self.progress)
+        survey = self.place.stage("survey", look, problem.position)
         return adaptation.adapt(survey)
 
     def _again(self, shown: Trial, complaint: str) -> Trial:

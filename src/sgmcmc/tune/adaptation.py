@@ -11,27 +11,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.core.checks import Progress, seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import State, size, split, tree_map
-from sgmcmc.problem.posterior import Posterior
-from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening
-from sgmcmc.results.diagnostics import autocorrelation_time, flat_draws
-from sgmcmc.results.inflation import direction_inflation
+from sgmcmc.results.diagnostics import autocorrelation_time, direction_inflation, flat_draws
 from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
-from sgmcmc.rows.table import Table
 from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import FullPasses
-from sgmcmc.run.request import Request
+from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
-from sgmcmc.tune.design import NOISE, Design, control_variates, plain_gradients
-from sgmcmc.tune.pilot import FEW_POINTS, NOISE_POINTS, Pilot
-from sgmcmc.tune.survey import Survey, dense_whitening
+from sgmcmc.tune.design import NOISE, Design, control_variates, loudest, plain_gradients
+from sgmcmc.tune.survey import FEW_POINTS, NOISE_POINTS, Pilot, Survey, dense_whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
 PLAIN_WARM_UP = 2500
@@ -85,47 +80,66 @@ class Trial:
         return self.positions.reshape(-1, self.positions.shape[-1])
 
     @property
-    def is_loud(self) -> bool:
-        """Whether the noise where the chains are is well above what the rows were chosen for."""
-        return self.noise is not None and self.design.noise_share(self.noise) > LOUD * NOISE
+    def away(self) -> np.ndarray:
+        """The same, from their mean."""
+        return self.states - self.states.mean(axis=0)
+
+    @property
+    def noise_share(self) -> float:
+        """The part of the chains' variance that noise makes up in its loudest direction; 0 where that is not known."""
+        if self.noise is None:
+            return 0.0
+        return self.design.amplification * loudest(self.noise) / self.design.source.batch_size
 
 
 @dataclass(frozen=True)
 class Adaptation:
     """The problem, and everything that stays the same from round to round."""
 
-    posterior: Posterior
-    arrays: Table
-    start: Any
+    problem: Problem
     chains: int
     root: jax.Array
-    seed: int
     progress: Progress
 
     @cached_property
+    def seed(self) -> int:
+        return int(jax.random.randint(self.root, (), 0, 2**31 - 100))
+
+    @cached_property
     def pilot(self) -> Pilot:
-        return Pilot(self.posterior, self.arrays, centred=True)
+        return Pilot(self.problem.posterior, self.problem.table, True, self.progress)
 
     def unpacked(self, packed: dict[str, Any]) -> Trial:
         """A trial from a checkpoint."""
-        design = Design.unpacked(packed["design"], self.posterior, self.arrays)
+        design = Design.unpacked(self.problem.posterior, self.problem.table, **packed["design"])
         return Trial(**{**packed, "design": design, "sampler": self.sampler(design)})
 
     def sampler(self, design: Design) -> Sampler:
         """The sampler that a design describes."""
-        settings = design.settings | {"seed": seed_number(jax.random.key_data(self.root))}
-        return Sampler("sample", design.kernel, design.source, self.start, start_of(design), settings)
+        settings = {
+            "stepsize": design.eps,
+            "minibatch_size": design.source.batch_size,
+            "n_rows": design.source.n_rows,
+            "rows": design.source.kind,
+            "precondition": "laplace" if design.whitening.dense else "diagonal",
+            "seed": seed_number(jax.random.key_data(self.root)),
+        }
+        return Sampler("sample", design.kernel, design.source, self.problem.position, start_of(design), settings)
 
     def adapt(self, survey: Survey) -> Trial:
         """Rounds of design and trial, until the checks pass or there are no more."""
-        told = Decisions().and_then("mode", survey.passes, _mode_sentence(survey))
+        passes = f"{survey.passes} passes over the data"
         if not bool(survey.centre.converged):
+            told = Decisions().and_then("mode", survey.passes, f"The search for the mode ended after {passes} without one.")
             why = "the search for the mode did not end in one, as it does for networks and other posteriors with many modes"
             return self.fall_back(survey.whitening, told, why)
-        design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed, self.progress)
-        trial = self.attempt(design, 0, WARM_UP, SCATTER, told)
+        kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
+        sentence = f"The mode was found in {passes}; the posterior's shape there comes from {kind}."
+        told = Decisions().and_then("mode", survey.passes, sentence)
+        design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
+        trial = self.attempt(design, 0, told)
         while (complaint := variance_complaint(trial)) is not None:
-            if trial.round == ROUNDS and trial.is_loud:
+            if trial.round == ROUNDS and noise_complaint(trial) is not None:
                 return self.fall_back(survey.whitening, trial.decisions, f"after {ROUNDS} rounds {complaint}")
             if trial.round == ROUNDS:
                 return replace(trial, decisions=unsettled(trial.decisions, complaint))
@@ -133,45 +147,53 @@ class Adaptation:
         return self.tuned(trial)
 
     def again(self, trial: Trial, complaint: str) -> Trial:
-        """Another round, from what a trial showed."""
-        number, centre = trial.round + 1, self.recentred(trial)
+        """Another round, by what a trial showed: scales from its covariance, drawn towards those before while draws are few."""
+        number, whitening, every, away = trial.round + 1, trial.design.whitening, trial.states, trial.away
+        effective, d = len(every) / trial.autocorrelation, every.shape[1]
+        trust = effective / (effective + d)
+        if whitening.dense:
+            stretch = np.linalg.cholesky(trust * np.cov(every.T).reshape(d, d) + (1 - trust) * np.eye(d))
+            whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ stretch, whitening.origin)
+            away = away @ np.linalg.inv(stretch).T
+        else:
+            scale = np.sqrt(trust * every.var(axis=0) + (1 - trust))
+            factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
+            whitening, away = replace(whitening, factor=factor), away / scale
         told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; centre, scales and rows were renewed.")
-        stretch, whitening = self.rescaled(trial)
-        away = trial.states - trial.states.mean(axis=0)
-        away = away / stretch if stretch.ndim == 1 else away @ np.linalg.inv(stretch).T
+        return self.attempt(self._about_mean(trial, whitening, away, self.seed + 10 * number), number, told)
+
+    def _about_mean(self, trial: Trial, whitening: Whitening, away: np.ndarray, seed: int) -> Design:
+        """A design with its centre at the chains' mean, which takes a pass over the data, and rows by where they went."""
+        before, problem = trial.design, self.problem
+        z = split(jnp.asarray(trial.states.mean(axis=0), float), before.whitening.zero())
+        passes = FullPasses(problem.table, self.progress)
+        centre = ControlVariate().init(problem.posterior, before.whitening.leave(z), passes)
         whitening = replace(whitening, origin=centre.position)
-        design = control_variates(
-            self.pilot, centre, whitening, self.chains, self.seed + 10 * number, self.progress, trial.design, some(away)
-        )
-        return self.attempt(design, number, WARM_UP, SCATTER, told)
+        return control_variates(self.pilot, centre, whitening, self.chains, seed, before, some(away))
 
     def slower(self, trial: Trial) -> Trial:
         """The same design with half the step, tried anew: for chains that left after their trial."""
         sentence = "A chain left the posterior after its trial: the step was halved and the chains started again."
         told = trial.decisions.and_then("halvings", 1, sentence)
-        return self.attempt(halved(trial.design), trial.round + 1, WARM_UP, SCATTER, told)
+        return self.attempt(trial.design.halved(), trial.round + 1, told)
 
     def fall_back(self, whitening: Whitening, told: Decisions, why: str) -> Trial:
         """Plain gradients, and no further rounds."""
-        design = plain_gradients(self.posterior, self.arrays, whitening, self.seed + 100, why)
-        return self.attempt(design, ROUNDS, PLAIN_WARM_UP, PLAIN_SCATTER, told)
+        design = plain_gradients(self.problem.posterior, self.problem.table, whitening, self.seed + 100, why)
+        return self.attempt(design, ROUNDS, told, PLAIN_WARM_UP, PLAIN_SCATTER)
 
-    def attempt(self, design: Design, number: int, warm_up: int, scatter: float, told: Decisions) -> Trial:
+    def attempt(self, design: Design, number: int, told: Decisions, warm_up: int = WARM_UP, scatter: float = SCATTER) -> Trial:
         """A trial of a design; where chains leave, with half the step."""
         for halving in range(HALVINGS + 1):
             sampler = self.sampler(design)
-            state = with_variance(sampler.init(self._key(number), n_chains=self.chains, progress=False), design.variance)
-            outcome = self._run(sampler, sampler.scatter(state, scatter), warm_up, TRIAL)
-            stride = self._pairs.thin
+            outcome = self._run(sampler, sampler.scatter(self._init(sampler, design, number), scatter), warm_up, TRIAL)
             positions, gradients = (flat_draws(outcome.values["pairs"][name], True) for name in ("position", "gradient"))
-            lost = outcome.attempted is not None or (design.centred and np.abs(positions).max() > FAR)
-            if not lost:
-                noise = self.noise(design, positions)
-                told = told + design.decisions
-                return Trial(sampler, design, outcome.state, positions, gradients, stride, noise, number, told)
+            if outcome.attempted is None and not (design.centred and np.abs(positions).max() > FAR):
+                shown = positions, gradients, self._pairs.thin, self.noise(design, positions)
+                return Trial(sampler, design, outcome.state, *shown, number, told + design.decisions)
             sentence = f"A chain left in the trial: the step was divided by {2 ** (halving + 1)} and the chains started again."
             told = told.and_then("halvings", halving + 1, sentence)
-            design = halved(design)
+            design = design.halved()
         raise SgmcmcError(
             f"the chains leave the posterior however small the step (it was halved {HALVINGS} times): log_lik or log_prior is "
             "probably unbounded, or has a limit written as -inf, which belongs into constraints"
@@ -180,11 +202,18 @@ class Adaptation:
     @cached_property
     def _pairs(self) -> PairTrace:
         """All numbers of the trial's positions; of so many that this is much memory, fewer positions."""
-        d = size(self.start)
+        d = size(self.problem.position)
         return PairTrace() if d <= MOST_PAIRED else PairTrace(thin=min(d // MOST_PAIRED + 1, TRIAL // 30), most=d)
 
-    def _key(self, number: int) -> jax.Array:
-        return jax.random.fold_in(self.root, 1000 + number)
+    def _init(self, sampler: Sampler, design: Design, number: int) -> State:
+        """The chains at the centre, with the noise to correct for, where the dynamics do."""
+        state = sampler.init(jax.random.fold_in(self.root, 1000 + number), n_chains=self.chains, progress=False)
+        if "variance" not in state.auxiliary:
+            return state
+        of_chains = state.auxiliary["variance"]
+        of_one = split(jnp.asarray(design.variance, float), tree_map(lambda x: x[0], of_chains))
+        variance = tree_map(lambda v, x: jnp.broadcast_to(v, x.shape).astype(x.dtype), of_one, of_chains)
+        return replace(state, auxiliary=state.auxiliary | {"variance": variance})
 
     def _run(self, sampler: Sampler, state: State, warm_up: int, trial: int) -> Outcome:
         request = Request(trial, warm_up, keep={"pairs": self._pairs})
@@ -196,55 +225,29 @@ class Adaptation:
         pairs = result.pairs
         if pairs is None or pairs.positions.shape[-1] < trial.positions.shape[-1]:
             return trial
-        positions, stride = pairs.positions, result.decisions["thin"]
-        noise = self.noise(trial.design, positions)
-        return replace(
-            trial, state=result.final_state, positions=positions, gradients=pairs.gradients, stride=stride, noise=noise
-        )
+        noise, stride = self.noise(trial.design, pairs.positions), result.decisions["thin"]
+        shown = {"positions": pairs.positions, "gradients": pairs.gradients, "stride": stride, "noise": noise}
+        return replace(trial, state=result.final_state, **shown)
 
     def noise(self, design: Design, positions: np.ndarray) -> np.ndarray | None:
         """The noise per single row where the chains are."""
         if not design.centred:
             return None
-        points = some(positions.reshape(-1, positions.shape[-1]))
-        return self.pilot.noise(design.whitening, points, design.choice, self.seed + 7).drawn
-
-    def recentred(self, trial: Trial) -> Centre:
-        """A centre at the chains' mean: one pass over the data."""
-        whitening = trial.design.whitening
-        z = split(jnp.asarray(trial.states.mean(axis=0), float), whitening.zero())
-        return ControlVariate().init(self.posterior, whitening.leave(z), FullPasses(self.arrays, self.progress))
-
-    def rescaled(self, trial: Trial) -> tuple[np.ndarray, Whitening]:
-        """Scales by the chains' covariance, drawn towards those before as long as the draws are few; and the matrix (or
-        its diagonal) by which the variables before are stretched to give the new ones.
-        """
-        every, whitening = trial.states, trial.design.whitening
-        effective, d = len(every) / trial.autocorrelation, every.shape[1]
-        trust = effective / (effective + d)
-        if not whitening.dense:
-            scale = np.sqrt(trust * every.var(axis=0) + (1 - trust))
-            factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
-            return scale, replace(whitening, factor=factor)
-        stretch = np.linalg.cholesky(trust * np.cov(every.T).reshape(d, d) + (1 - trust) * np.eye(d))
-        return stretch, dense_whitening(np.asarray(whitening.factor, np.float64) @ stretch, whitening.origin)
+        return self.pilot.noise(design.whitening, some(positions), design.choice, self.seed + 7).drawn
 
     def tuned(self, trial: Trial) -> Trial:
         """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""
         if not trial.design.centred:
             return trial
-        before, centre = trial.design, self.recentred(trial)
-        whitening = replace(before.whitening, origin=centre.position)
-        states = some(trial.states - trial.states.mean(axis=0))
-        design = control_variates(self.pilot, centre, whitening, self.chains, self.seed + 5, self.progress, before, states)
+        before = trial.design
+        design = self._about_mean(trial, before.whitening, trial.away, self.seed + 5)
         if design.source.batch_size == before.source.batch_size and design.eps == before.eps and design.centred:
             sampler = trial.sampler.with_source(design.source, start_of(design))
         else:
             sampler = self.sampler(design)
-        state = sampler.init(self._key(ROUNDS + 1 + trial.round), n_chains=self.chains, progress=False)
         over = jax.vmap(lambda z: design.whitening.enter(before.whitening.leave(z)))
-        state = sampler.moved(with_variance(state, design.variance), over(trial.state.position))
-        outcome = self._run(sampler, state, 0, SETTLING)
+        state = self._init(sampler, design, ROUNDS + 1 + trial.round)
+        outcome = self._run(sampler, sampler.moved(state, over(trial.state.position)), 0, SETTLING)
         if outcome.attempted is not None:
             return trial
         told = trial.decisions.and_then("centre", "mean", "Centre and rows were then chosen anew, by where the chains are.")
@@ -260,10 +263,9 @@ def start_of(design: Design) -> Given:
 
 def noise_complaint(trial: Trial) -> str | None:
     """What is wrong with the noise where the chains were, or None."""
-    if trial.noise is None or not trial.is_loud:
+    if trial.noise_share <= LOUD * NOISE:
         return None
-    share = trial.design.noise_share(trial.noise)
-    return f"minibatch noise made up {share:.0%} of the variance where the chains went, not {NOISE:.0%}"
+    return f"minibatch noise made up {trial.noise_share:.0%} of the variance where the chains went, not {NOISE:.0%}"
 
 
 def variance_complaint(trial: Trial) -> str | None:
@@ -276,8 +278,9 @@ def variance_complaint(trial: Trial) -> str | None:
     return None
 
 
-def some(states: np.ndarray) -> np.ndarray:
-    """As many states as the noise is measured at, from all over the chains."""
+def some(positions: np.ndarray) -> np.ndarray:
+    """As many positions as the noise is measured at, from all over the chains."""
+    states = positions.reshape(-1, positions.shape[-1])
     count = NOISE_POINTS if states.shape[1] <= MOST_PAIRED else FEW_POINTS
     return states[np.linspace(0, len(states) - 1, count).astype(int)]
 
@@ -285,30 +288,3 @@ def some(states: np.ndarray) -> np.ndarray:
 def unsettled(told: Decisions, complaint: str) -> Decisions:
     """The record of rounds that ended without all checks passing."""
     return told.and_then("unsettled", complaint, f"After {ROUNDS} rounds {complaint}: the draws are approximate.")
-
-
-def with_variance(state: State, variance: np.ndarray) -> State:
-    """The state with a noise to correct for, where its dynamics do."""
-    if "variance" not in state.auxiliary:
-        return state
-    like = state.auxiliary["variance"]
-    one = tree_map(lambda x: x[0], like)
-    spread = tree_map(lambda v, x: jnp.broadcast_to(v, x.shape).astype(x.dtype), split(jnp.asarray(variance, float), one), like)
-    return replace(state, auxiliary=state.auxiliary | {"variance": spread})
-
-
-def halved(design: Design) -> Design:
-    """The same design with half the step."""
-    schedule = design.kernel.schedule
-    smaller = Schedule(tree_map(lambda e: e / 4, schedule.constant))
-    eps, amplification = design.eps / 4, design.amplification / 4
-    told = design.decisions.and_then("stepsize", eps, f"After that the step is {np.sqrt(eps):.2g}.")
-    kernel = replace(design.kernel, schedule=smaller)
-    return replace(design, kernel=kernel, eps=eps, amplification=amplification, decisions=told)
-
-
-def _mode_sentence(survey: Survey) -> str:
-    kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
-    if not bool(survey.centre.converged):
-        return f"The search for the mode ended after {survey.passes} passes over the data without one."
-    return f"The mode was found in {survey.passes} passes over the data; the posterior's shape there comes from {kind}."

@@ -4,13 +4,10 @@ In the variables of a whitening the posterior is near N(0, I), so the step size 
 number of rows or their scaling. What is left to choose is the number of rows per step, by the noise that they make.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -20,21 +17,19 @@ from sgmcmc.algorithms.dynamics.baoa import BAOA, noise_amplification
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
-from sgmcmc.algorithms.kernel import Estimator, Kernel
+from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.checkpoints.packing import packable
-from sgmcmc.core.checks import Progress
-from sgmcmc.core.trees import PyTree, Rows, flat, size, split, tree_map
+from sgmcmc.core.trees import PyTree, Rows, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.results.words import Decisions
-from sgmcmc.rows.importance import Importance
-from sgmcmc.rows.pool import Pool
+from sgmcmc.rows.importance import Importance, Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
 from sgmcmc.rows.table import Table, usual_rows
 from sgmcmc.run.passes import compiled, full_sum
-from sgmcmc.tune.pilot import Choice, Pilot, posterior_points
-from sgmcmc.tune.survey import dense_whitening
+from sgmcmc.tune.mode import curvature_times
+from sgmcmc.tune.survey import Choice, Pilot, dense_whitening, posterior_points
 
 packable(Pool)
 
@@ -60,9 +55,9 @@ class Design:
     """Everything a chain needs, and the sentences that say why.
 
     Attributes:
-        kernel: estimator, dynamics and step size.
+        posterior: what is sampled.
         source: where its rows come from; all of them where full gradients are cheaper.
-        est_state: the whitening and the centre.
+        est_state: the whitening and, with control variates, the centre.
         variance: of the gradient noise in every direction, for which the dynamics make up.
         amplification: how much of the variance of a chain a unit of it adds.
         eps: the step size.
@@ -70,7 +65,7 @@ class Design:
         choice: how rows are drawn, or None where all are alike.
     """
 
-    kernel: Kernel
+    posterior: Posterior
     source: Source
     est_state: WhitenedState
     variance: np.ndarray
@@ -80,59 +75,49 @@ class Design:
     choice: Choice | None
     decisions: Decisions
 
+    @cached_property
+    def kernel(self) -> Kernel:
+        """BAOA with one step size and one friction for all directions; noise is corrected for where it is known everywhere."""
+
+        def all_of_it(value: float) -> PyTree:
+            return tree_map(lambda x: jnp.asarray(value, x.dtype), self.whitening.zero())
+
+        # The curvature of all directions is 1 behind a dense whitening; behind one by scales it may be as little as 0.
+        dynamics = BAOA(all_of_it(self.friction), float(self.whitening.dense), corrected=self.centred)
+        gradient = Whitened(ControlVariate() if self.centred else Minibatch())
+        return Kernel(self.posterior, gradient, dynamics, Schedule(all_of_it(self.eps)))
+
     @property
     def whitening(self) -> Whitening:
         return self.est_state.whitening
 
     @property
     def centred(self) -> bool:
-        return self.kernel.estimator.centred
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """For the record of a result."""
-        return {
-            "stepsize": self.eps,
-            "minibatch_size": self.source.batch_size,
-            "n_rows": self.source.n_rows,
-            "rows": self.source.kind,
-            "precondition": "laplace" if self.whitening.dense else "diagonal",
-        }
+        return isinstance(self.est_state.inner, Centre)
 
     def packed(self) -> dict[str, Any]:
         """For a checkpoint: without the data, the model and what follows from the rest."""
         choice = {"probabilities": self.choice.probabilities} if isinstance(self.choice, Importance) else self.choice
-        return {
-            "est_state": self.est_state,
-            "batch_size": self.source.batch_size,
-            "rows": self.source.kind,
-            "variance": self.variance,
-            "amplification": self.amplification,
-            "eps": self.eps,
-            "friction": self.friction,
-            "choice": choice,
-            "decisions": self.decisions,
-        }
+        own = {name: getattr(self, name) for name in ("est_state", "variance", "amplification", "eps", "friction", "decisions")}
+        return {**own, "batch_size": self.source.batch_size, "rows": self.source.kind, "choice": choice}
 
     @classmethod
-    def unpacked(cls, packed: Mapping[str, Any], posterior: Posterior, arrays: Table) -> Design:
-        """From a checkpoint."""
-        state, choice, n = packed["est_state"], packed["choice"], packed["batch_size"]
+    def unpacked(cls, posterior: Posterior, table: Table, batch_size: int, rows: str, choice: Any, **own: Any) -> Self:
+        """From what was in a checkpoint."""
         if isinstance(choice, dict):
-            choice = Importance(arrays, choice["probabilities"])
-        gradient = ControlVariate() if isinstance(state.inner, Centre) else Minibatch()
-        source = make_source(arrays, n, packed["rows"]) if choice is None else choice.source(n)
-        told, eps, friction = packed["decisions"], packed["eps"], packed["friction"]
-        design = _baoa(posterior, gradient, state, source, packed["variance"], choice, told, eps, friction)
-        return replace(design, amplification=packed["amplification"], decisions=told)
+            choice = Importance(table, choice["probabilities"])
+        source = make_source(table, batch_size, rows) if choice is None else choice.source(batch_size)
+        return cls(posterior, source, choice=choice, **own)
 
-    def noise_share(self, per_row: np.ndarray) -> float:
-        """The part of a chain's variance that noise makes up in its loudest direction, given its covariance per single row."""
-        return self.amplification * loudest(per_row) / self.source.batch_size
+    def halved(self) -> Self:
+        """The same design with half the step."""
+        eps = self.eps / 4
+        told = self.decisions.and_then("stepsize", eps, f"After that the step is {math.sqrt(eps):.2g}.")
+        return replace(self, eps=eps, amplification=self.amplification / 4, decisions=told)
 
 
 def control_variates(
-    pilot: Pilot, centre: Centre, whitening: Whitening, chains: int, seed: int, progress: Progress, before: Design | None = None,
+    pilot: Pilot, centre: Centre, whitening: Whitening, chains: int, seed: int, before: Design | None = None,
     states: np.ndarray | None = None,
 ) -> Design:  # fmt: skip
     """Control variates about the centre, rows drawn by how much they matter, as many as keep the noise low.
@@ -140,116 +125,91 @@ def control_variates(
     `states` of chains, in the variables of `whitening`, say where it is to be low; without them, N(0, I). `before` is the
     design that made them: near enough to what is needed, its number of rows is kept, and with it what was compiled.
     """
-    posterior, arrays = pilot.posterior, pilot.arrays
+    posterior, table = pilot.posterior, pilot.table
     n_rows, d = posterior.n_rows, size(whitening.origin)
     if states is None:
         scored, measured = pilot.points(d, seed), posterior_points(whitening, seed)
         if not whitening.dense:
-            steepest = largest_curvature(posterior, arrays, whitening, seed)
+            steepest = largest_curvature(posterior, table, whitening, seed)
             whitening, scored, measured = shrunk(whitening, steepest), *(x * math.sqrt(steepest) for x in (scored, measured))
     else:
         scored, measured = pilot.some_of(states), states
-    choice = pilot.weigh(whitening, scored, chains, seed, progress)
-    noise = pilot.noise(whitening, measured, choice, seed + 2)
-    per_row = noise.drawn
-    eps, n, because = rows_and_step(loudest(per_row), n_rows, d, STEP if before is None else before.eps)
+    choice = pilot.weigh(whitening, scored, chains, seed)
+    per_row, alike = pilot.noise(whitening, measured, choice, seed + 2)
+    noise = loudest(per_row)
+    eps, n, because = rows_and_step(noise, n_rows, d, STEP if before is None else before.eps)
     if 2 * n >= n_rows:
-        return full_gradients(posterior, arrays, whitening, n, eps)
+        sentence = (
+            f"Each step uses all {n_rows:,} rows: a minibatch would need {n:,} of them, and those twice, at the draw and at the "
+            "centre, so exact gradients are cheaper."
+        )
+        told = Decisions().and_then("minibatch_size", n_rows, sentence)
+        return _design(posterior, WhitenedState(whitening, ()), AllRows(table, n_rows), np.zeros(d), None, told, eps)
     if before is not None and before.centred and n <= KEPT_ROWS * before.source.batch_size and eps == before.eps:
         n = before.source.batch_size
-    alike = loudest(noise.alike) / max(loudest(per_row), 1e-30)
     if whitening.dense:
         values, vectors = np.linalg.eigh(per_row)
-        whitening, per_row = rotated(whitening, vectors), np.maximum(values, 0)
-    told = Decisions().and_then(
-        "minibatch_size",
-        n,
-        f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; "
-        + (f"drawn alike, about {alike:.3g} times as many would be needed." if alike > 1.05 else "here they are much alike."),
-    )
+        whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ vectors, whitening.origin)
+        per_row = np.maximum(values, 0)
+    gain = loudest(alike) / max(noise, 1e-30)
+    alone = f"drawn alike, about {gain:.3g} times as many would be needed." if gain > 1.05 else "here they are much alike."
+    sentence = f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; {alone}"
+    told = Decisions().and_then("minibatch_size", n, sentence)
     if isinstance(choice, Pool):
-        told = told + price(choice, loudest(noise.drawn))
-    return _baoa(
-        posterior,
-        ControlVariate(),
-        WhitenedState(whitening, whitened_centre(centre, whitening)),
-        choice.source(n),
-        per_row / n,
-        choice,
-        told,
-        eps,
-    )
+        told = told + price(choice, noise)
+    state = WhitenedState(whitening, whitened_centre(centre, whitening))
+    return _design(posterior, state, choice.source(n), per_row / n, choice, told, eps)
 
 
 def price(pool: Pool, noise: float) -> Decisions:
     """What drawing the rows once instead of always anew costs, given the noise per single row in its loudest direction."""
     shift = math.sqrt(noise / pool.size)
-    return Decisions().and_then(
-        "pool",
-        shift,
+    sentence = (
         f"The data are too large to draw from at every step: {pool.size:,} of the {pool.n_rows:,} rows were drawn once, by how "
         f"much they matter, and the chains draw from those, each from its own {pool.size // pool.chains:,}. That shifts the "
         f"posterior mean by at most about {shift:.2g} posterior standard deviations (in the worst direction, as a standard "
-        "deviation over pools).",
+        "deviation over pools)."
     )
+    return Decisions().and_then("pool", shift, sentence)
 
 
-def full_gradients(posterior: Posterior, arrays: Table, whitening: Whitening, needed: int, eps: float) -> Design:
-    """All rows in every step: exact gradients, for data so few that this is cheaper."""
-    n_rows = posterior.n_rows
-    told = Decisions().and_then(
-        "minibatch_size",
-        n_rows,
-        f"Each step uses all {n_rows:,} rows: a minibatch would need {needed:,} of them, and those twice, at the draw and at the "
-        "centre, so exact gradients are cheaper.",
-    )
-    state, silence = WhitenedState(whitening, ()), np.zeros(size(whitening.origin))
-    return _baoa(posterior, Minibatch(), state, AllRows(arrays, n_rows), silence, None, told, eps)
-
-
-def plain_gradients(posterior: Posterior, arrays: Table, whitening: Whitening, seed: int, why: str) -> Design:
+def plain_gradients(posterior: Posterior, table: Table, whitening: Whitening, seed: int, why: str) -> Design:
     """Without control variates: for posteriors that are no bowl, such as those of networks.
 
     Scales from the curvature's diagonal, the step from its largest eigenvalue, the friction from the noise.
     """
     n_rows, n = posterior.n_rows, min(PLAIN_ROWS, posterior.n_rows)
-    scales = on_the_diagonal(whitening)
-    scales = shrunk(scales, largest_curvature(posterior, arrays, scales, seed))
-    per_row = Pilot(posterior, arrays, centred=False).noise(scales, np.zeros((1, size(scales.origin))), None, seed).drawn
-    variance = per_row / n * (1 - n / n_rows)
-    eps = PLAIN_STEP
+    scales = whitening
+    if whitening.dense:
+        inverse = np.linalg.inv(np.asarray(whitening.factor, np.float64))
+        given = 1 / np.sqrt(np.sum(inverse**2, axis=0))  # the standard deviations of each number given the others
+        scales = replace(whitening, factor=split(jnp.asarray(given, float), whitening.origin), dense=False)
+    scales = shrunk(scales, largest_curvature(posterior, table, scales, seed))
+    per_row = Pilot(posterior, table, centred=False).noise(scales, np.zeros((1, size(scales.origin))), None, seed).drawn
+    variance, eps = per_row / n * (1 - n / n_rows), PLAIN_STEP
     ratio = eps * loudest(variance) / (4 * NOISE)
     if ratio > 1:
         eps, ratio = eps / ratio, 1.0
     friction = max(2 * ratio / (1 + ratio), LEAST_FRICTION)
     told = Decisions().and_then("fallback", why, f"No control variates: {why}. The chains use plain minibatch gradients instead.")
     told = told.and_then("minibatch_size", n, f"Each step looks at {n:,} of the {n_rows:,} rows, drawn at random.")
-    state, source = WhitenedState(scales, ()), make_source(arrays, n, usual_rows(arrays))
-    return _baoa(posterior, Minibatch(), state, source, variance, None, told, eps, friction)
+    source = make_source(table, n, usual_rows(table))
+    return _design(posterior, WhitenedState(scales, ()), source, variance, None, told, eps, friction)
 
 
-def _baoa(
-    posterior: Posterior, gradient: Estimator, est_state: WhitenedState, source: Source, variance: np.ndarray,
-    choice: Choice | None, told: Decisions, eps: float, friction: float = FRICTION,
+def _design(
+    posterior: Posterior, state: WhitenedState, source: Source, variance: np.ndarray, choice: Choice | None,
+    told: Decisions, eps: float, friction: float = FRICTION,
 ) -> Design:  # fmt: skip
-    """BAOA with one step size and one friction for all directions, and the noise corrected for where it is known everywhere."""
-    whitening = est_state.whitening
-    like, curvature = whitening.zero(), 1.0 if whitening.dense else 0.0
-
-    def all_of_it(value: float) -> PyTree:
-        return tree_map(lambda x: jnp.asarray(value, x.dtype), like)
-
-    kind = "all correlations removed" if whitening.dense else "each parameter divided by its own scale"
-    told = told.and_then(
-        "stepsize",
-        eps,
+    """The design with a step size and a friction, and the sentence on these."""
+    kind = "all correlations removed" if state.whitening.dense else "each parameter divided by its own scale"
+    sentence = (
         f"The step is {math.sqrt(eps):.2g}, in variables in which the posterior's steepest direction has standard deviation 1 "
-        f"({kind}), and the momentum loses {friction:.0%} of itself per step.",
+        f"({kind}), and the momentum loses {friction:.0%} of itself per step."
     )
-    dynamics = BAOA(all_of_it(friction), curvature, corrected=gradient.centred)
-    kernel = Kernel(posterior, Whitened(gradient), dynamics, Schedule(all_of_it(eps)))
-    amplification = float(noise_amplification(eps, friction, curvature))
-    return Design(kernel, source, est_state, variance, amplification, eps, friction, choice, told)
+    told = told.and_then("stepsize", eps, sentence)
+    amplification = float(noise_amplification(eps, friction, float(state.whitening.dense)))
+    return Design(posterior, source, state, variance, amplification, eps, friction, choice, told)
 
 
 def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP) -> tuple[float, int, str]:
@@ -260,44 +220,29 @@ def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP)
 
     n = min(n_rows, max(FEWEST_ROWS, math.ceil(needed(step))))
     most = max(FEWEST_ROWS, MOST_WORK // dimension)
-    because = f"enough to keep their noise at {NOISE:.0%} of the variance, which is then corrected for"
     if n <= most or 2 * n >= n_rows <= 2 * most:
-        return step, n, because
-    eps = step
-    while needed(eps) > most:
-        eps *= 0.9
-    return eps, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"
+        return step, n, f"enough to keep their noise at {NOISE:.0%} of the variance, which is then corrected for"
+    while needed(step) > most:
+        step *= 0.9
+    return step, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"
 
 
-def largest_curvature(posterior: Posterior, arrays: Table, whitening: Whitening, seed: int) -> float:
+def largest_curvature(posterior: Posterior, table: Table, whitening: Whitening, seed: int) -> float:
     """The largest eigenvalue of the curvature in the variables of a whitening, by power iteration on some rows."""
-    rows = subsample(arrays, POWER_ROWS, seed)
+    rows = subsample(table, POWER_ROWS, seed)
     scale = posterior.n_rows / rows.total_rows
-    times, prior = compiled(_curvature_times, posterior), compiled(_prior_times, posterior)
+    times, prior = (compiled(_curvature_times, posterior, name) for name in ("sum_of_rows", "log_density_prior"))
     v = np.random.default_rng(seed).standard_normal(size(whitening.origin))
-    value = 1.0
     for _ in range(POWER_ITERATIONS):
-        v = v / np.linalg.norm(v)
-        z = jnp.asarray(v, float)
-        image = scale * full_sum(lambda block, z=z: times(whitening, z, block), rows) + np.asarray(
-            prior(whitening, z), np.float64
-        )
-        value, v = float(np.linalg.norm(image)), image
-    return max(value, 1e-3)
+        z = jnp.asarray(v / np.linalg.norm(v), float)
+        v = scale * full_sum(partial(times, whitening, z), rows) + np.asarray(prior(whitening, z), np.float64)
+    return max(float(np.linalg.norm(v)), 1e-3)
 
 
-def _curvature_times(posterior: Posterior, whitening: Whitening, direction: jax.Array, rows: Rows) -> jax.Array:
-    return _times(partial(whitened(posterior, whitening).sum_of_rows, rows=rows), whitening, direction)
-
-
-def _prior_times(posterior: Posterior, whitening: Whitening, direction: jax.Array) -> jax.Array:
-    return _times(whitened(posterior, whitening).log_density_prior, whitening, direction)
-
-
-def _times(log_density: Any, whitening: Whitening, direction: jax.Array) -> jax.Array:
-    """Minus the Hessian of a log density at the centre, times a vector."""
-    zero = whitening.zero()
-    return -flat(jax.jvp(jax.grad(log_density), (zero,), (split(direction, zero),))[1])
+def _curvature_times(posterior: Posterior, density: str, whitening: Whitening, z: jax.Array, *rows: Rows) -> jax.Array:
+    """Minus the Hessian at the centre of a log density of the posterior, by its name, times a vector."""
+    log_density, zero = getattr(whitened(posterior, whitening), density), whitening.zero()
+    return curvature_times(lambda z: log_density(z, *rows), zero, split(z, zero))
 
 
 def loudest(noise: np.ndarray) -> float:
@@ -305,20 +250,6 @@ def loudest(noise: np.ndarray) -> float:
     return float(np.linalg.eigvalsh(noise)[-1] if noise.ndim == 2 else noise.max())
 
 
-def rotated(whitening: Whitening, vectors: np.ndarray) -> Whitening:
-    """A dense whitening whose axes are turned: as white as before."""
-    return dense_whitening(np.asarray(whitening.factor, np.float64) @ vectors, whitening.origin)
-
-
 def shrunk(whitening: Whitening, steepest: float) -> Whitening:
     """A whitening by scales, all of them smaller, so that the steepest direction has curvature 1."""
     return replace(whitening, factor=tree_map(lambda s: s / math.sqrt(steepest), whitening.factor))
-
-
-def on_the_diagonal(whitening: Whitening) -> Whitening:
-    """The standard deviations of each number given the others, as a whitening."""
-    if not whitening.dense:
-        return whitening
-    inverse = np.linalg.inv(np.asarray(whitening.factor, np.float64))
-    given = 1 / np.sqrt(np.sum(inverse**2, axis=0))
-    return replace(whitening, factor=split(jnp.asarray(given, float), whitening.origin), dense=False)

@@ -1,4 +1,4 @@
-"""What a sampler may ask for at set-up beside its own arguments: whitened variables, rows by importance, an automatic step."""
+"""What is made ready at set-up: where chains start, whitened variables, rows by importance, an automatic step."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,23 +7,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.kernel import Dynamics
+from sgmcmc.algorithms.dynamics.langevin import Ascent
+from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
+from sgmcmc.algorithms.kernel import Dynamics, Kernel
 from sgmcmc.algorithms.laws import Directions, added_by_step, directions, inflation, largest_step, representative
 from sgmcmc.checkpoints.places import Place
 from sgmcmc.core.checks import Progress
-from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.errors import InputError, SgmcmcError, describe, warn
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, join, size, tree_map
-from sgmcmc.problem.posterior import Posterior
-from sgmcmc.problem.schedules import per_parameter
-from sgmcmc.problem.whitening import Whitening
+from sgmcmc.problem.schedules import Schedule, per_parameter
+from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
-from sgmcmc.rows.table import Table
+from sgmcmc.rows.sources import Source
+from sgmcmc.rows.table import as_table
+from sgmcmc.run.loop import Loop
+from sgmcmc.run.passes import FullPasses
+from sgmcmc.run.request import Problem, Request
+from sgmcmc.run.sampler import Begun, FromParams
 from sgmcmc.tune.design import FEWEST_ROWS, largest_curvature
-from sgmcmc.tune.pilot import Pilot, posterior_points
-from sgmcmc.tune.starts import Surveyed, warn_of_distance
-from sgmcmc.tune.survey import Survey, dense_whitening, take_survey
+from sgmcmc.tune.mode import find_mode
+from sgmcmc.tune.survey import Pilot, Survey, dense_whitening, posterior_points, take_survey
+
+SEARCH_CHAIN = 2**31 - 1
+"""The chain number whose random numbers serve the search: no real chain has it."""
 
 SEED = 0
 """Of the subsamples of a survey at set-up, so that it depends on model and data alone."""
@@ -34,20 +44,90 @@ ALLOWED = 0.1
 PLAIN_ROWS = 1000
 """Rows that an automatic minibatch has at most without control variates: there, more rows only buy larger steps."""
 
+_OWN = "a covariance matrix of all numbers of params in one vector, or a tree like params of standard deviations"
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """At the centre that a survey found at set-up, in the variables of a whitening if there is one."""
+
+    centre: Centre | None
+    whitening: Whitening | None
+
+    @property
+    def position(self) -> PyTree:
+        if self.whitening is not None:
+            return self.whitening.zero()
+        assert self.centre is not None
+        return self.centre.position
+
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+        estimator, posterior, whitening, inner = kernel.estimator, kernel.posterior, self.whitening, self.centre
+        if isinstance(estimator, Whitened) and whitening is not None:
+            estimator, posterior = estimator.inner, whitened(posterior, whitening)
+        if not estimator.centred:
+            inner = estimator.init(posterior, self.position, FullPasses(source.arrays, progress))
+        elif whitening is not None and inner is not None:
+            inner = whitened_centre(inner, whitening)
+        return Begun(self.position, inner if whitening is None else WhitenedState(whitening, inner))
+
+
+@dataclass(frozen=True)
+class AtMode:
+    """At the mode, searched for from `position` with nothing to tune."""
+
+    position: PyTree
+
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+        seed = int(jax.random.randint(jax.random.fold_in(root, SEARCH_CHAIN), (), 0, 2**31 - 1))
+        mode = find_mode(kernel.posterior, as_table(source.arrays), self.position, seed, progress)
+        if not mode.converged:
+            warn_of_distance(mode.distance)
+        begun = FromParams(mode.position).find(kernel, source, root, progress)
+        if not isinstance(begun.est_state, Centre):
+            return begun
+        found = {"distance": jnp.asarray(mode.distance, float), "converged": jnp.asarray(mode.converged)}
+        return begun._replace(est_state=replace(begun.est_state, **found))
+
+
+@dataclass(frozen=True)
+class PaperSearch:
+    """As the paper searches: so many stochastic gradient steps of a given size from `position`."""
+
+    position: PyTree
+    schedule: Schedule
+    n_iters: int
+
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+        loop = Loop.of(Kernel(kernel.posterior, Minibatch(), Ascent(), self.schedule), source)
+        raw = jax.random.key_data(jax.random.fold_in(root, SEARCH_CHAIN))
+        state = loop.call(loop.programs.start, (raw, self.position, (), raw), loop.prepare(raw, -1))
+        with Bar(progress, "centre", self.n_iters) as bar:
+            outcome = loop.trial(state, Request(self.n_iters, keep={}), bar)
+        if outcome.attempted is not None:
+            raise SgmcmcError(
+                f"the search for the centre left the finite numbers at step {int(outcome.state.step) + 1} with opt_stepsize "
+                f"{self.schedule.describe()}; give a smaller one, or leave opt_stepsize out for an automatic search"
+            )
+        return FromParams(outcome.state.position).find(kernel, source, root, progress)
+
+
+def warn_of_distance(distance: float) -> None:
+    """A centre that is far from the mode costs noise, and scales taken there may not fit."""
+    warn(
+        f"the search for the centre of the control variates stopped at a mean squared distance of {distance:.3g} "
+        "posterior variances from the mode (goal 0.05). Estimates stay unbiased but are noisier: start params nearer "
+        "the mode, scale the data, or give opt_stepsize to search as the paper does"
+    )
+
 
 @dataclass(frozen=True)
 class Preparation:
-    """A look at the posterior at set-up, and what follows from it.
-
-    Attributes:
-        survey: the mode and the curvature there; None where nothing asked for them.
-        whitening: the change of variables, if any.
-        choice: how rows are drawn, where that is by importance.
+    """A look at the posterior at set-up, and what follows from it: a survey, where something asked for it, the change of
+    variables, if any, and how rows are drawn, where that is by importance.
     """
 
-    posterior: Posterior
-    arrays: Table
-    centred: bool
+    pilot: Pilot
     survey: Survey | None
     whitening: Whitening | None
     choice: Importance | None
@@ -60,8 +140,9 @@ class Preparation:
     def choose(self, dynamics: Dynamics, rows: int | None) -> tuple[float, int, Decisions]:
         """The largest step size that adds no more than `ALLOWED` to a variance; and, where `rows` is None, the minibatch."""
         shape, per_row = self._shape()
+        n_rows = self.pilot.posterior.n_rows
         try:
-            dynamics, n_rows = dynamics.fitted(jnp.zeros(())), self.posterior.n_rows
+            dynamics = dynamics.fitted(jnp.zeros(()))
         except InputError as error:
             raise InputError(
                 "stepsize='auto' came with an alpha or a for each parameter; expected one number for all, or your own stepsize"
@@ -74,34 +155,31 @@ class Preparation:
         told = Decisions()
         if rows is None:
             quiet = largest_step(dynamics, with_rows(n_rows), ALLOWED / 2)
-            rows, most = min(FEWEST_ROWS, n_rows), n_rows if self.centred else min(PLAIN_ROWS, n_rows)
+            rows, most = min(FEWEST_ROWS, n_rows), n_rows if self.pilot.centred else min(PLAIN_ROWS, n_rows)
             while rows < most and added_by_step(dynamics, quiet, with_rows(rows)) > ALLOWED:
                 rows = min(2 * rows, most)
             told = told.and_then("minibatch_size", rows, f"Each gradient looks at {rows:,} of the {n_rows:,} rows.")
         eps = float(f"{0.995 * largest_step(dynamics, with_rows(rows), ALLOWED):.3g}")  # three digits, never above
         predicted = inflation(dynamics, eps, with_rows(rows))
         worst = float(predicted[np.argmax(np.abs(predicted - 1))])
-        told = told.and_then(
-            "stepsize",
-            eps,
+        sentence = (
             f"The step size is {eps:.3g}, the largest that adds at most {ALLOWED:.0%} to any variance of a Gaussian with the "
-            "posterior's curvature at its mode.",
+            "posterior's curvature at its mode."
         )
+        told = told.and_then("stepsize", eps, sentence)
         told = told.and_then("predicted_inflation", worst, f"There, no variance is further off than {worst:.3f} times the truth.")
         return eps, rows, told
 
     def _shape(self) -> tuple[np.ndarray, np.ndarray]:
         """The posterior's precision and the noise per single row, in the variables that move."""
-        survey = self.survey
+        survey, pilot = self.survey, self.pilot
         assert survey is not None
-        unit, pilot = survey.whitening, Pilot(self.posterior, self.arrays, self.centred)
-        points = posterior_points(unit, SEED)
+        unit = survey.whitening
+        noise = pilot.noise(unit, posterior_points(unit, SEED), self.choice, SEED + 2).drawn
         if not unit.dense:
-            steepest = largest_curvature(self.posterior, self.arrays, unit, SEED)
+            steepest = largest_curvature(pilot.posterior, pilot.table, unit, SEED)
             scale = 1.0 if self.whitening is None else join(self.whitening.factor)
-            noise = pilot.noise(unit, points, self.choice, SEED + 2).drawn * survey.precision
-            return steepest * survey.precision * scale**2, noise * scale**2
-        noise = pilot.noise(unit, points, self.choice, SEED + 2).drawn
+            return steepest * survey.precision * scale**2, noise * survey.precision * scale**2
         back = np.linalg.inv(np.asarray(unit.factor, np.float64))
         if self.whitening is not None:
             factor = self.whitening.factor
@@ -111,14 +189,8 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a sampler may ask for at set-up.
-
-    Attributes:
-        precondition: as the user gave it.
-        own: the user's own whitening, if that is what it is.
-        importance: whether rows are to be drawn by how much they matter.
-        auto: whether the step size is to be chosen.
-        centred: whether the estimator needs a centre.
+    """What a sampler may ask for at set-up: a `precondition` as the user gave it, with the user's `own` whitening if it is one;
+    rows drawn by how much they matter; an automatic step size; and a centre for its estimator.
     """
 
     precondition: Any
@@ -127,39 +199,30 @@ class Wishes:
     auto: bool
     centred: bool
 
-    def prepare(self, posterior: Posterior, table: Table, start: PyTree, place: Place, progress: Progress) -> Preparation:
+    def prepare(self, problem: Problem, place: Place, progress: Progress) -> Preparation:
         """What follows from a look at the posterior, or what did when the run in a place began."""
+        pilot = Pilot(problem.posterior, problem.table, self.centred, progress)
 
-        def compute() -> dict[str, Any]:
-            survey, whitening, choice = self._look(posterior, table, start, progress)
-            return {"survey": survey, "whitening": whitening, "probabilities": None if choice is None else choice.probabilities}
+        def look() -> dict[str, Any]:
+            survey, whitening, probabilities = None, self.own, None
+            if self.own is None or self.centred or self.auto:
+                diagonal = self.own is None and self.precondition == "diagonal"
+                survey = take_survey(problem, SEED, progress, diagonal)
+                if not bool(survey.centre.converged):
+                    warn_of_distance(float(survey.centre.distance))
+                if self.own is not None:
+                    whitening = replace(self.own, origin=survey.centre.position)
+                elif self.precondition is not None:
+                    whitening = survey.whitening
+            if self.importance:
+                assert survey is not None
+                points = pilot.points(size(problem.position), SEED)
+                probabilities = pilot.importance(survey.whitening, points).probabilities
+            return {"survey": survey, "whitening": whitening, "probabilities": probabilities}
 
-        found = place.stage("preparation", compute, start)
-        choice = None if found["probabilities"] is None else Importance(table, found["probabilities"])
-        return Preparation(posterior, table, self.centred, found["survey"], found["whitening"], choice)
-
-    def _look(
-        self, posterior: Posterior, table: Table, start: PyTree, progress: Progress
-    ) -> tuple[Survey | None, Whitening | None, Importance | None]:
-        survey, whitening, choice = None, self.own, None
-        if self.own is None or self.centred or self.auto:
-            diagonal = self.own is None and self.precondition == "diagonal"
-            survey = take_survey(posterior, table, start, SEED, progress, diagonal)
-            if not bool(survey.centre.converged):
-                warn_of_distance(float(survey.centre.distance))
-            whitening = _at_the_mode(survey, self.own, self.precondition)
-        if self.importance:
-            assert survey is not None
-            pilot = Pilot(posterior, table, self.centred)
-            with Bar(progress, "row weights", posterior.n_rows, "row") as bar:
-                choice = Importance(table, pilot.probabilities(survey.whitening, pilot.points(size(start), SEED), bar))
-        return survey, whitening, choice
-
-
-def _at_the_mode(survey: Survey, own: Whitening | None, precondition: Any) -> Whitening | None:
-    if own is not None:
-        return replace(own, origin=survey.centre.position)
-    return None if precondition is None else survey.whitening
+        found = place.stage("preparation", look, problem.position)
+        choice = None if found["probabilities"] is None else Importance(problem.table, found["probabilities"])
+        return Preparation(pilot, found["survey"], found["whitening"], choice)
 
 
 def own_whitening(precondition: Any, start: PyTree) -> Whitening | None:
@@ -171,11 +234,13 @@ def own_whitening(precondition: Any, start: PyTree) -> Whitening | None:
     d = size(start)
     if np.shape(precondition) == (d, d) and (d > 1 or jax.tree.structure(precondition) != jax.tree.structure(start)):
         matrix = np.asarray(precondition, np.float64)
-        if not np.isfinite(matrix).all() or not _symmetric(matrix):
+        diagonal = np.abs(np.diag(matrix))
+        scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        unit = np.outer(scale, scale)
+        if not np.isfinite(matrix).all() or (np.abs(matrix - matrix.T) > 1e-4 * unit).any():
             raise InputError(f"precondition is {describe(precondition)} that is not symmetric and finite; expected {_OWN}")
-        scale, matrix = _scale(matrix), (matrix + matrix.T) / 2
         try:
-            factor = scale[:, None] * np.linalg.cholesky(matrix / np.outer(scale, scale))
+            factor = scale[:, None] * np.linalg.cholesky((matrix + matrix.T) / 2 / unit)
         except np.linalg.LinAlgError as error:
             raise InputError(f"precondition is a matrix that is not positive definite; expected {_OWN}") from error
         return dense_whitening(factor, start)
@@ -183,16 +248,3 @@ def own_whitening(precondition: Any, start: PyTree) -> Whitening | None:
         raise InputError(f"precondition is {describe(precondition)} for {d} numbers in params; expected {_OWN}")
     scales = per_parameter(precondition, start, "precondition")
     return Whitening(start, tree_map(lambda s, x: jnp.broadcast_to(s, x.shape), scales, start), dense=False)
-
-
-def _scale(matrix: np.ndarray) -> np.ndarray:
-    diagonal = np.abs(np.diag(matrix))
-    return np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-
-
-def _symmetric(matrix: np.ndarray) -> bool:
-    scale = _scale(matrix)
-    return bool((np.abs(matrix - matrix.T) <= 1e-4 * np.outer(scale, scale)).all())
-
-
-_OWN = "a covariance matrix of all numbers of params in one vector, or a tree like params of standard deviations"

@@ -1,6 +1,13 @@
-"""A look at the posterior before sampling: its mode, its full gradient there, its curvature."""
+"""What is measured before sampling: the mode, the full gradient and the curvature there; the noise of minibatch gradients.
 
+The noise is measured in the variables z of a whitening, where the posterior is near N(0, I): which rows make it, and how much
+there is of it.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +18,47 @@ from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import PyTree, Rows, flat, number_names, size, split
+from sgmcmc.core.trees import PyTree, Rows, flat, number_names, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
-from sgmcmc.problem.whitening import Whitening
+from sgmcmc.problem.whitening import Whitening, whitened
+from sgmcmc.rows.gathering import gather_all
+from sgmcmc.rows.importance import Importance, Pool, draw_pool, mixed
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
-from sgmcmc.run.passes import FullPasses, compiled, full_sum
+from sgmcmc.run.passes import FullPasses, all_rows, compiled, full_sum
+from sgmcmc.run.request import Problem
 from sgmcmc.tune.mode import LARGEST_DENSE, TOLERANCE, as_tree, find_mode, fisher_information, keeps_climbing, prior_curvature
+
+HESSIAN_WORK = 4e9
+"""Rows × d² that the dense Hessian may cost; with more rows a subsample gives the correlations and all rows the scales."""
+
+ROUNDING = 1e-6
+"""Of a likelihood's curvature scaled to a unit diagonal: what float32 rows cannot tell from nothing."""
+
+INDEFINITE = 1e-2
+"""A negative eigenvalue of the scaled curvature beyond this is no rounding: the point is a saddle, or off the mode."""
+
+OPEN = 1e-12
+"""Scaled precision below which neither rows nor prior say anything about a direction."""
+
+FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000
+"""Points at which the rows are scored: as many as so many rows in all allow."""
+
+WIDE, WIDTH = 4, 2.5
+"""One point in so many is far out: drawn that much wider than N(0, I), or the farthest the chains have been."""
+
+NOISE_ROWS, NOISE_POINTS, FEW_POINTS = 4096, 256, 16
+"""Rows and points from which the noise is measured: it varies from point to point as a square does, so many are needed.
+Of models so large that they are only scaled, few must do."""
+
+POOL_ROWS, POOL_BYTES = 1_000_000, 256 << 20
+"""How large a pool is at most."""
+
+MOST_WEIGHED = 5_000_000
+"""Rows on disk of which each is given a probability of its own; of more, a pool is drawn."""
+
+Choice: TypeAlias = Importance | Pool
+"""How rows are drawn that matter more than others."""
 
 
 @packable
@@ -42,83 +83,62 @@ class Survey:
         return whitening_of(self.precision, self.centre.position)
 
 
-def take_survey(
-    posterior: Posterior, arrays: Table, start: PyTree, seed: int, progress: Progress, diagonal: bool = False
-) -> Survey:
+def take_survey(problem: Problem, seed: int, progress: Progress, diagonal: bool = False) -> Survey:
     """Mode, full gradient, curvature: bounded work, and an error where there is no posterior to sample."""
-    mode = find_mode(posterior, arrays, start, seed, progress)
-    if not mode.converged and keeps_climbing(posterior, arrays, start, mode.position):
+    posterior, table, start = problem.posterior, problem.table, problem.position
+    mode = find_mode(posterior, table, start, seed, progress)
+    if not mode.converged and keeps_climbing(posterior, table, start, mode.position):
         raise SgmcmcError(
             "the log posterior keeps rising without end along a line from the starting values: the posterior has no mode, and is "
             "probably improper. Data that a plane separates do this to a logistic regression with a flat prior. Give a proper "
             "log_prior, such as lambda params: -0.5 * (params['beta'] ** 2).sum()"
         )
-    centre = ControlVariate().init(posterior, mode.position, FullPasses(arrays, progress))
-    centre = replace(centre, distance=jnp.asarray(mode.distance, float), converged=jnp.asarray(mode.converged))
-    precision, kind = curvature_at(posterior, arrays, mode.position, seed, progress, diagonal)
-    if not mode.converged and kind == "hessian":  # a perfect fit has no Fisher information, yet a Hessian
+    centre = ControlVariate().init(posterior, mode.position, FullPasses(table, progress))
+    precision, kind = curvature_at(posterior, table, mode.position, seed, progress, diagonal)
+    distance, converged = mode.distance, mode.converged
+    if not converged and kind == "hessian":  # a perfect fit has no Fisher information, yet a Hessian
         slope = flat(centre.gradient) + flat(posterior.prior_gradient(mode.position))
         distance = float(slope @ np.linalg.solve(precision, slope)) / len(slope)
-        centre = replace(centre, distance=jnp.asarray(distance, float), converged=jnp.asarray(distance < TOLERANCE))
+        converged = distance < TOLERANCE
+    centre = replace(centre, distance=jnp.asarray(distance, float), converged=jnp.asarray(converged))
     return Survey(centre, precision, kind, mode.passes)
 
 
 def curvature_at(
-    posterior: Posterior, arrays: Table, position: PyTree, seed: int, progress: Progress, diagonal: bool
+    posterior: Posterior, table: Table, position: PyTree, seed: int, progress: Progress, diagonal: bool
 ) -> tuple[np.ndarray, str]:
     """The posterior's precision at a point, and whether it is the Hessian or the Fisher information."""
-    d, names = size(position), number_names(position)
-    dense = d <= LARGEST_DENSE and not diagonal
-    fisher = compiled(fisher_information, posterior, 2)
-    prior = np.asarray(compiled(prior_curvature, posterior, 1)(position, dense), np.float64)
+    names, dense = number_names(position), size(position) <= LARGEST_DENSE and not diagonal
+    prior = np.asarray(compiled(prior_curvature, posterior, dense)(position), np.float64)
     with Bar(progress, "curvature", posterior.n_rows, "row") as bar:
-
-        def information(dense: bool) -> np.ndarray:
-            return full_sum(lambda rows: fisher(position, rows, dense), arrays, bar, extra=8 * d)
-
         if not dense:
-            total = information(False) + prior
+            total = _information(posterior, False, position, table, bar) + prior
             if not (total > 0).all():
                 raise open_direction([names[int(np.argmin(total))]])
             return total, "fisher"
-        likelihood = _hessian(posterior, arrays, position, seed, bar, information)
-        kind = "hessian"
+        likelihood, kind = _hessian(posterior, position, table, seed, bar), "hessian"
         if is_indefinite(likelihood, prior):
-            likelihood, kind = information(True), "fisher"
+            likelihood, kind = _information(posterior, True, position, table, bar), "fisher"
     return with_floor(likelihood, prior, names), kind
 
 
-def _hessian(posterior: Posterior, arrays: Table, position: PyTree, seed: int, bar: Bar, information) -> np.ndarray:
+def _information(posterior: Posterior, dense: bool, position: PyTree, table: Table, bar: Bar | None = None) -> np.ndarray:
+    return full_sum(partial(compiled(fisher_information, posterior, dense), position), table, bar, extra=8 * size(position))
+
+
+def _hessian(posterior: Posterior, position: PyTree, table: Table, seed: int, bar: Bar) -> np.ndarray:
     """-∇² of the log likelihood. From a subsample where all rows would cost too much; then all of them give the diagonal's
     scale, since a column that is rare (three rows of a million) is not in a subsample.
     """
     d = size(position)
-    hessian = compiled(negative_hessian, posterior)
-    used = subsample(arrays, hessian_rows(posterior.n_rows, d), seed)
-    count = used.total_rows
-    total = full_sum(lambda rows: hessian(position, rows), used, bar, extra=16 * d)
+    used = subsample(table, hessian_rows(posterior.n_rows, d), seed)
+    total = full_sum(partial(compiled(negative_hessian, posterior), position), used, bar, extra=16 * d)
     total = (total + total.T) / 2
-    if count == posterior.n_rows:
+    if used.total_rows == posterior.n_rows:
         return total
-    fisher = compiled(fisher_information, posterior, 2)
-    seen = full_sum(lambda rows: fisher(position, rows, False), used, extra=8 * d)
-    every = information(False)
+    seen, every = _information(posterior, False, position, used), _information(posterior, False, position, table, bar)
     stretch = np.sqrt(np.where(seen > 0, every / np.where(seen > 0, seen, 1), 0.0))
-    missed = np.where(seen > 0, 0.0, every)
-    return total * np.outer(stretch, stretch) + np.diag(missed)
-
-
-HESSIAN_WORK = 4e9
-"""Rows × d² that the dense Hessian may cost; with more rows a subsample gives the correlations and all rows the scales."""
-
-ROUNDING = 1e-6
-"""Of a likelihood's curvature scaled to a unit diagonal: what float32 rows cannot tell from nothing."""
-
-INDEFINITE = 1e-2
-"""A negative eigenvalue of the scaled curvature beyond this is no rounding: the point is a saddle, or off the mode."""
-
-OPEN = 1e-12
-"""Scaled precision below which neither rows nor prior say anything about a direction."""
+    return total * np.outer(stretch, stretch) + np.diag(np.where(seen > 0, 0.0, every))
 
 
 def open_direction(names: list[str]) -> SgmcmcError:
@@ -138,11 +158,8 @@ def hessian_rows(n_rows: int, dimension: int) -> int:
 
 def negative_hessian(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
     """-∇²Σℓ over a block of rows, as a matrix."""
-
-    def gradient(x: jax.Array) -> jax.Array:
-        return flat(jax.grad(posterior.sum_of_rows)(split(x, position), rows))
-
-    return -jax.jacfwd(gradient)(flat(position))
+    gradient = jax.grad(posterior.sum_of_rows)
+    return -jax.jacfwd(lambda x: flat(gradient(split(x, position), rows)))(flat(position))
 
 
 def is_indefinite(likelihood: np.ndarray, prior: np.ndarray) -> bool:
@@ -182,3 +199,117 @@ def whitening_of(precision: np.ndarray, origin: PyTree) -> Whitening:
 def dense_whitening(factor: np.ndarray, origin: PyTree) -> Whitening:
     """The whitening with a given matrix L."""
     return Whitening(origin, jnp.asarray(factor, jnp.result_type(float)), dense=True)
+
+
+class Noise(NamedTuple):
+    """The variance of an estimate from a single row, in all directions: a matrix, or its diagonal for a whitening by scales.
+
+    An estimate from n rows drawn independently has 1/n of it. `drawn` by the probabilities given, or all rows `alike`.
+    """
+
+    drawn: np.ndarray
+    alike: np.ndarray
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Row gradients of a posterior in whitened variables: their differences to the centre's, where `centred`.
+
+    The whitening is an argument of what is compiled: another one costs no compilation.
+    """
+
+    posterior: Posterior
+    table: Table
+    centred: bool
+    progress: Progress = False
+
+    def weigh(self, whitening: Whitening, points: np.ndarray, chains: int, seed: int) -> Choice:
+        """How to draw rows by their scores: all of them, or where they do not fit into memory a pool for each chain."""
+        table = self.table
+        if not table.large and (table.in_memory or table.n_rows <= MOST_WEIGHED):
+            return self.importance(whitening, points)
+        most = min(POOL_ROWS, POOL_BYTES // table.row_bytes)
+        return draw_pool(self._scored(whitening, points), table, max(most, chains), chains, seed)
+
+    def importance(self, whitening: Whitening, points: np.ndarray) -> Importance:
+        """A probability for every row by its score, which takes memory for each."""
+        return Importance(self.table, mixed(np.concatenate([scores for _, scores in self._scored(whitening, points)])))
+
+    def _scored(self, whitening: Whitening, points: np.ndarray) -> Iterator[tuple[Rows, np.ndarray]]:
+        """All rows, with the root mean square length of each one's term over some points."""
+        program = compiled(_squares, self.posterior, self.centred)
+        with Bar(self.progress, "row weights", self.posterior.n_rows, "row") as bar:
+            for rows in all_rows(self.table, 12 * points.shape[1]):
+                squares = np.asarray(program(whitening, jnp.asarray(points, float), rows))
+                bar.update(len(squares))
+                yield rows, np.sqrt(squares / len(points))
+
+    def points(self, dimension: int, seed: int) -> np.ndarray:
+        """Points of N(0, I) and beyond, for scores before there are draws."""
+        points = np.random.default_rng(seed).standard_normal((self._count, dimension))
+        points[::WIDE] *= WIDTH
+        return points
+
+    def some_of(self, states: np.ndarray) -> np.ndarray:
+        """States of chains for scores, the farthest among them."""
+        far = np.argsort(np.sum(states**2, axis=1))[-self._count // WIDE :]
+        return np.concatenate([states[np.linspace(0, len(states) - 1, self._count - len(far)).astype(int)], states[far]])
+
+    @property
+    def _count(self) -> int:
+        return min(MOST_POINTS, max(FEWEST_POINTS, SCORED_ROWS // self.posterior.n_rows))
+
+    def noise(self, whitening: Whitening, points: np.ndarray, choice: Choice | None, seed: int) -> Noise:
+        """The noise of rows drawn by a choice (None: all alike), averaged over `points`."""
+        rng, n_rows = np.random.default_rng(seed), self.posterior.n_rows
+        if choice is not None:
+            rows, weight = choice.some(NOISE_ROWS, rng)
+        else:
+            index = np.arange(n_rows) if n_rows <= NOISE_ROWS else np.sort(rng.integers(0, n_rows, NOISE_ROWS))
+            rows, weight = gather_all(self.table, index), np.full(len(index), float(n_rows))
+        program = compiled(_variances, self.posterior, self.centred)
+        found = program(whitening, jnp.asarray(points, float), rows, jnp.asarray(weight / n_rows, float))
+        return Noise(*(float(n_rows) ** 2 * np.asarray(variance, np.float64) for variance in found))
+
+
+def _squares(posterior: Posterior, centred: bool, whitening: Whitening, points: jax.Array, rows: Rows) -> jax.Array:
+    """The squared length of every row's term, summed over points."""
+    terms = _terms(posterior, centred, whitening, rows)
+    return jax.lax.map(lambda z: jnp.sum(terms(z) ** 2, axis=1), points).sum(axis=0)
+
+
+def _variances(
+    posterior: Posterior, centred: bool, whitening: Whitening, points: jax.Array, rows: Rows, weight: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Those of `Noise`, over the squared number of rows; `weight` is 1 for rows drawn alike."""
+    terms, w = _terms(posterior, centred, whitening, rows), weight[:, None]
+
+    def square(left: jax.Array, right: jax.Array) -> jax.Array:
+        return left.T @ right / len(weight) if whitening.dense else jnp.mean(left * right, axis=0)
+
+    def at(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+        row = terms(z)
+        mean = jnp.mean(w * row, axis=0)
+        common = jnp.outer(mean, mean) if whitening.dense else mean**2
+        return square(w * row, w * row) - common, square(row, w * row) - common
+
+    return tree_map(lambda x: x.mean(axis=0), jax.lax.map(at, points))
+
+
+def _terms(posterior: Posterior, centred: bool, whitening: Whitening, rows: Rows) -> Callable[[jax.Array], jax.Array]:
+    """Every row's term of the estimate at z, as one vector each."""
+    of_z, like = whitened(posterior, whitening), whitening.zero()
+
+    def gradients(z: jax.Array) -> jax.Array:
+        return jax.vmap(flat)(of_z.row_gradients(split(z, like), rows))
+
+    if not centred:
+        return gradients
+    there = gradients(flat(like))
+    return lambda z: gradients(z) - there
+
+
+def posterior_points(whitening: Whitening, seed: int) -> np.ndarray:
+    """Points of N(0, I) to measure the noise at before there are draws."""
+    count = NOISE_POINTS if whitening.dense else FEW_POINTS
+    return np.random.default_rng(seed + 1).standard_normal((count, size(whitening.origin)))

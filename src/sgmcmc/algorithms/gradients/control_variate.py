@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from sgmcmc.algorithms.gradients.minibatch import sum_of_rows
-from sgmcmc.algorithms.kernel import Estimator, Passes
+from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
 from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
 from sgmcmc.problem.posterior import Posterior
 
@@ -52,9 +52,7 @@ class ControlVariate(Estimator):
         gradient = tree_map(lambda x, like: jnp.asarray(x, like.dtype), gradient, position)
         return Centre(position, gradient, jnp.asarray(jnp.nan, float), jnp.asarray(True))
 
-    def estimate(
-        self, posterior: Posterior, position: PyTree, batch: Batch, state: Centre
-    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+    def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: Centre) -> Estimate:
         constant = tree_map(jnp.add, posterior.prior_gradient(position), state.gradient)
         if self.with_variance:
             here, there = (posterior.row_gradients(p, batch.rows) for p in (position, state.position))

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from sgmcmc.algorithms.kernel import Estimator
+from sgmcmc.algorithms.kernel import Estimate, Estimator
 from sgmcmc.core.trees import Batch, PyTree, tree_map
 from sgmcmc.problem.posterior import Posterior
 
@@ -25,9 +25,7 @@ class Minibatch(Estimator):
 
     with_variance: bool = False
 
-    def estimate(
-        self, posterior: Posterior, position: PyTree, batch: Batch, state: Any
-    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+    def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: Any) -> Estimate:
         if not self.with_variance:
             return posterior.gradient(position, batch), state, {}
         rows = posterior.row_gradients(position, batch.rows)

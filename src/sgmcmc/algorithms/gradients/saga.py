@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from sgmcmc.algorithms.kernel import Estimator, Passes
+from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree, tree_map
 from sgmcmc.problem.posterior import Posterior
@@ -36,13 +37,11 @@ class SAGA(Estimator):
     knows_rows = True
 
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> dict[str, PyTree]:
-        table = tree_map(jnp.asarray, passes.each(Posterior.row_gradients, posterior, position))
-        total = tree_map(lambda g: jnp.sum(g, axis=0), table)
-        return {"table": table, "sum": total, "lost": tree_map(jnp.zeros_like, total)}
+        table = passes.each(Posterior.row_gradients, posterior, position)
+        total = tree_map(lambda g: jnp.asarray(np.sum(g, axis=0, dtype=np.float64), g.dtype), table)
+        return {"table": tree_map(jnp.asarray, table), "sum": total, "lost": tree_map(jnp.zeros_like, total)}
 
-    def estimate(
-        self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]
-    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+    def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]) -> Estimate:
         known = len(jax.tree.leaves(state["table"])[0])
         if known != posterior.n_rows:  # places in the table are not checked as the chain goes on
             raise InputError(

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
-from sgmcmc.algorithms.kernel import Estimator
+from sgmcmc.algorithms.kernel import Estimate, Estimator
 from sgmcmc.core.trees import Batch, PyTree
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import Whitening, whitened
@@ -47,9 +47,7 @@ class Whitened(Estimator):
     def posterior_at(self, posterior: Posterior, state: WhitenedState) -> Posterior:
         return whitened(posterior, state.whitening)
 
-    def estimate(
-        self, posterior: Posterior, position: PyTree, batch: Batch, state: WhitenedState
-    ) -> tuple[PyTree, PyTree, dict[str, PyTree]]:
+    def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: WhitenedState) -> Estimate:
         gradient, inner, stats = self.inner.estimate(self.posterior_at(posterior, state), position, batch, state.inner)
         return gradient, replace(state, inner=inner), stats
 

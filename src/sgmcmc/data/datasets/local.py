@@ -1,18 +1,35 @@
-"""Fetching a file: from the first of its homes that has it, verified, and put in place whole or not at all."""
+"""The files of datasets on this machine: where they are, how they are fetched, and the arrays in them.
 
+Arrays are copied to the cache folder, where they are much quicker to read.
+"""
+
+import bz2
 import contextlib
+import gzip
+import hashlib
+import json
+import os
 import time
+import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+from platformdirs import user_cache_dir
+
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
-from sgmcmc.core.files import replacing
-from sgmcmc.core.locks import alone
+from sgmcmc.core.files import alone, replacing
 from sgmcmc.core.progress import Bar
-from sgmcmc.data.datasets.catalogue import DataFile
-from sgmcmc.data.datasets.contents import DamagedError, unpack
-from sgmcmc.data.datasets.folders import FOLDER_SETTING
+from sgmcmc.data.datasets.catalogue import DamagedError, DataFile
+
+FOLDER_SETTING = "SGMCMC_DATA"
+"""The environment variable that names the data folder."""
+
+UNPACKERS = {".gz": gzip.decompress, ".bz2": bz2.decompress}
+
+FORMAT = 1
+"""Of the copies. A new number makes old ones be made again: raise it when a parser changes what it returns."""
 
 HEADERS = {"User-Agent": "sgmcmc", "Accept-Encoding": "identity"}
 CHUNK = 1 << 16
@@ -24,6 +41,81 @@ TRIES = 4
 
 PAUSE = 1.0
 """Seconds before the second try, twice that before the third, and so on."""
+
+
+def cache_folder() -> Path:
+    """The platform's folder for what can be made again."""
+    return Path(user_cache_dir("sgmcmc"))
+
+
+def data_folder() -> Path:
+    """The folder the user named, which must be there, or else the cache folder, which need not."""
+    named = os.environ.get(FOLDER_SETTING)
+    if not named:
+        return cache_folder()
+    folder = Path(named).expanduser()
+    if not os.path.isdir(folder):  # not Path.is_dir, which raises where looking is not allowed
+        raise SgmcmcError(
+            f"{FOLDER_SETTING} is {named!r}, which is not a folder; make it, or set {FOLDER_SETTING} to the folder that has the "
+            "files, or unset it to download them into the cache folder"
+        )
+    return folder
+
+
+def arrays_of(name: str, files: tuple[DataFile, ...], folder: Path) -> list[np.ndarray]:
+    """The arrays of the files, from the copy where there is a good one, else from the files, leaving a copy for the next time."""
+    copy, stamp = cache_folder() / f"{name}.npz", _stamp(files, folder)
+    arrays = _load(copy, stamp, len(files))
+    if arrays is None:
+        arrays = [read(folder / file.name, file) for file in files]
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, no more
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with alone(copy, f"copies {name}", progress=False), replacing(copy) as stream:
+                np.savez(stream, np.array(stamp), *arrays)
+    return arrays
+
+
+def read(path: Path, file: DataFile) -> np.ndarray:
+    """The array in the file at `path`."""
+    try:
+        return file.parse(unpack(path.read_bytes(), file))
+    except OSError as error:
+        raise SgmcmcError(f"{path} cannot be read ({error.strerror or error}); expected a file you may read") from error
+    except DamagedError as error:
+        raise SgmcmcError(
+            f"{path} is damaged or another version: {error}; delete it and call again, or put there what {file.homes[0]} has"
+        ) from error
+
+
+def unpack(packed: bytes, file: DataFile) -> bytes:
+    """The content of `packed`, which must have the checksum of `file`."""
+    expected = f"expected content with SHA-256 {file.sha256}"
+    try:
+        content = UNPACKERS[Path(file.name).suffix](packed)
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise DamagedError(f"it does not unpack ({type(error).__name__}: {error}), {expected}") from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != file.sha256:
+        raise DamagedError(f"its content has SHA-256 {found}, {expected}")
+    return content
+
+
+def _stamp(files: tuple[DataFile, ...], folder: Path) -> str:
+    """What a copy was made from. A file that is changed or damaged later has another size or time, and is checked again."""
+    paths = [(folder / file.name).resolve() for file in files]
+    stats = [path.stat() for path in paths]
+    found = zip(paths, stats, files, strict=True)
+    return json.dumps([FORMAT, [[str(path), stat.st_size, stat.st_mtime_ns, file.sha256] for path, stat, file in found]])
+
+
+def _load(copy: Path, stamp: str, n_arrays: int) -> list[np.ndarray] | None:
+    try:
+        with copy.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            if stored["arr_0"].item() != stamp:
+                return None
+            return [stored[f"arr_{number}"] for number in range(1, n_arrays + 1)]
+    except Exception:  # it is not there, or damaged, which shows in as many ways as zip and npy headers have fields
+        return None
 
 
 class FailedError(Exception):
