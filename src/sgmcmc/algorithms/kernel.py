@@ -20,7 +20,18 @@ from sgmcmc.problem.schedules import Schedule
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Motion:
-    """A position, the gradient estimate there, and whatever else the dynamics carry."""
+    """A position, the gradient estimate there, and whatever else the dynamics carry.
+
+    Attributes:
+        position: what moves, a tree of arrays.
+        gradient: the estimate of the gradient of the log posterior at `position`, a tree like it.
+        auxiliary: trees by name, such as `"momentum"`.
+
+    >>> from dataclasses import replace
+    >>> from sgmcmc.algorithms import Motion
+    >>> replace(Motion(position=1.0, gradient=-2.0, auxiliary={}), position=1.5)
+    Motion(position=1.5, gradient=-2.0, auxiliary={})
+    """
 
     position: PyTree
     gradient: PyTree
@@ -36,6 +47,19 @@ class Dynamics:
     uses it in one; and one more for `refresh` where `refreshes` is true. `eps` is a tree of step sizes like the position.
 
     As it stands: one leap, nothing drawn anew, nothing carried, and the new gradient simply taken over.
+
+    >>> from dataclasses import dataclass, replace
+    >>> import jax.numpy as jnp, numpy as np
+    >>> from sgmcmc.algorithms import Dynamics
+    >>> from sgmcmc.algorithms.laws import Directions, inflation
+    >>> @dataclass(frozen=True)
+    ... class MyLangevin(Dynamics):
+    ...     def move(self, motion, eps, noise):
+    ...         return replace(motion, position=motion.position + eps / 2 * motion.gradient + jnp.sqrt(eps) * noise)
+    >>> inflation(MyLangevin(), 0.4, Directions(precision=np.ones(1), noise=np.zeros(1))).round(4)
+    array([1.1111])
+
+    (For parameters that are a tree of arrays the arithmetic goes through `jax.tree.map`.)
     """
 
     refreshes: ClassVar[bool] = False
@@ -82,7 +106,12 @@ Estimate: TypeAlias = tuple[PyTree, PyTree, dict[str, PyTree]]
 
 
 class Passes(Protocol):
-    """What an estimator may ask of the whole dataset when it begins. Functions are given a block of rows as last argument."""
+    """What an estimator may ask of the whole dataset when it begins. Functions are given a block of rows as last argument.
+
+    >>> from sgmcmc.algorithms import Passes, Posterior
+    >>> def mean_log_lik(posterior: Posterior, position, passes: Passes):
+    ...     return passes.sum(Posterior.sum_of_rows, posterior, position) / posterior.n_rows
+    """
 
     def sum(self, function: Callable[..., PyTree], *arguments: Any) -> PyTree:
         """The sum over all rows."""
@@ -99,6 +128,15 @@ class Estimator:
     Where the rows are in strata, each device sees its own: what rows contribute is to be summed by `posterior.over_strata`.
 
     As it stands: nothing is carried from step to step.
+
+    >>> from dataclasses import dataclass
+    >>> from sgmcmc.algorithms import Estimator
+    >>> @dataclass(frozen=True)
+    ... class Plain(Estimator):
+    ...     def estimate(self, posterior, position, batch, state):
+    ...         return posterior.gradient(position, batch), state, {}
+    >>> Plain().per_chain, Plain().knows_rows
+    (False, False)
     """
 
     centred: ClassVar[bool] = False

@@ -40,7 +40,21 @@ class _Resampled(Dynamics):
 class SymmetricHamiltonian(_Resampled):
     """SGHMC, each leap symmetric in time: half-kick, drift, half-kick, friction.
 
-    ν += (ε/2) ĝ(θ);  θ' = θ + ν;  ν += (ε/2) ĝ(θ');  ν' = (1-α) ν + N(0, (1 - (1-α)²) ε).
+    ν += (ε/2) ĝ(θ);  θ' = θ + ν;  ν += (ε/2) ĝ(θ');  ν' = (1-α) ν + N(0, (1 - (1-α)²) ε). The momentum is drawn anew,
+    ν ~ N(0, ε), before every L leaps.
+
+    Args:
+        alpha: friction per leap, between 0 and 1: a number or a tree like what moves.
+        L: leaps, and so gradients, per iteration.
+
+    On a Gaussian of precision A, with exact gradients, its variance is 1/(1 - εA/4) of the truth:
+
+    >>> import numpy as np
+    >>> from sgmcmc.algorithms import SymmetricHamiltonian
+    >>> from sgmcmc.algorithms.laws import Directions, inflation
+    >>> one = Directions(precision=np.ones(1), noise=np.zeros(1))
+    >>> inflation(SymmetricHamiltonian(alpha=0.1, L=3), 0.4, one).round(4)
+    array([1.1111])
     """
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
@@ -59,7 +73,18 @@ class SymmetricHamiltonian(_Resampled):
 class PaperHamiltonian(_Resampled):
     """SGHMC as the paper writes it: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2αε).
 
-    With the momentum drawn anew every L leaps its variance tends to L/(L-1) of the truth.
+    With the momentum drawn anew every L leaps its variance tends to L/(L-1) of the truth as ε and α go to 0.
+
+    Args:
+        alpha: friction per leap, between 0 and 1: a number or a tree like what moves.
+        L: leaps, and so gradients, per iteration; at least 2.
+
+    >>> import numpy as np
+    >>> from sgmcmc.algorithms import PaperHamiltonian
+    >>> from sgmcmc.algorithms.laws import Directions, inflation
+    >>> one = Directions(precision=np.ones(1), noise=np.zeros(1))
+    >>> inflation(PaperHamiltonian(alpha=1e-4, L=5), 1e-8, one).round(3)
+    array([1.25])
     """
 
     def fitted(self, position: PyTree) -> Self:
@@ -84,6 +109,17 @@ class PersistentHamiltonian(Persistent):
 
     β̂ = εV̄/2, where V̄ is the running mean, over the first `warmup` iterations, of the estimator's own variance;
     it is 0 where `warmup` is 0. It stays below α, so that some noise is always injected.
+
+    Args:
+        alpha: friction per step, between 0 and 1: a number or a tree like what moves.
+        warmup: iterations in which the gradient noise is learnt; 0 learns nothing.
+
+    >>> import numpy as np
+    >>> from sgmcmc.algorithms import PersistentHamiltonian
+    >>> from sgmcmc.algorithms.laws import Directions, inflation
+    >>> one = Directions(precision=np.ones(1), noise=np.zeros(1))
+    >>> inflation(PersistentHamiltonian(alpha=0.1), 0.2, one).round(3)
+    array([1.056])
     """
 
     alpha: PyTree = 0.01

@@ -35,12 +35,23 @@ class Persistent(Dynamics):
 
 
 def momentum(eps: PyTree, noise: PyTree | None) -> PyTree:
-    """ν ~ N(0, ε)."""
+    """ν ~ N(0, ε).
+
+    >>> from sgmcmc.algorithms import momentum
+    >>> round(float(momentum(eps=0.04, noise=-1.0)), 4)
+    -0.2
+    """
     return tree_map(lambda e, z: jnp.sqrt(e) * z, eps, noise)
 
 
 def rescale_momentum(motion: Motion, eps: PyTree, before: PyTree) -> Motion:
-    """ν has variance ε: where a schedule changes ε, a momentum that is kept changes with it."""
+    """ν has variance ε: where a schedule changes ε, a momentum that is kept changes with it.
+
+    >>> from sgmcmc.algorithms import Motion, rescale_momentum
+    >>> motion = Motion(position=1.0, gradient=0.0, auxiliary={"momentum": 0.2})
+    >>> round(float(rescale_momentum(motion, eps=0.01, before=0.04).auxiliary["momentum"]), 4)
+    0.1
+    """
     nu = tree_map(lambda v, e, b: v * jnp.sqrt(e / b), motion.auxiliary["momentum"], eps, before)
     return replace(motion, auxiliary=motion.auxiliary | {"momentum": nu})
 

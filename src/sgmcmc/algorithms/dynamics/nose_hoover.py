@@ -13,7 +13,20 @@ from sgmcmc.problem.schedules import per_parameter
 
 @dataclass(frozen=True)
 class NoseHoover(Dynamics):
-    """SGNHT: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2aε);  α' = α + (ν'·ν'/p - ε), one α per named parameter."""
+    """SGNHT: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2aε);  α' = α + (ν'·ν'/p - ε), one α per named parameter.
+
+    Args:
+        a: the injected noise and the thermostats' start: a number or a tree like what moves.
+
+    What minibatches add, the thermostats take away: here gradients have a variance of half the precision.
+
+    >>> import numpy as np
+    >>> from sgmcmc.algorithms import NoseHoover
+    >>> from sgmcmc.algorithms.laws import Directions, inflation
+    >>> one = Directions(precision=np.ones(1), noise=0.5 * np.ones(1))
+    >>> inflation(NoseHoover(a=0.01), 0.01, one).round(2)  # in many dimensions
+    array([0.99])
+    """
 
     a: PyTree = 0.01
     thermostat: ClassVar[str | None] = "thermostat"
