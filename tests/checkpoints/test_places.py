@@ -19,6 +19,7 @@ from sgmcmc.run.shared_folder import SharedFolder
 
 DATA = {"x": np.random.default_rng(0).normal(1.0, 1.0, 300).astype(np.float32)}
 START = {"mu": 0.0}
+KEY = jax.random.key(1)
 
 
 def log_lik(params, batch):
@@ -26,11 +27,11 @@ def log_lik(params, batch):
 
 
 def nowhere(path):
-    return Nowhere(1)
+    return Nowhere(KEY)
 
 
 def folder(path):
-    return RunFolder.open(path, {"run": "this"}, 1, START)
+    return RunFolder.open(path, {"run": "this"}, KEY, START)
 
 
 def shared(path):
@@ -43,10 +44,12 @@ PLACES = {"nowhere": nowhere, "folder": folder, "shared folder": shared}
 each_place = pytest.mark.parametrize("kind", PLACES)
 
 
-def promised(protocol):
-    """The names that a protocol asks for."""
-    return {name for name in vars(protocol) if not name.startswith("_")} | {
-        name for name in ("__enter__", "__exit__") if name in vars(protocol)
+def methods(kind):
+    """What a kind of place or saver can be asked to do."""
+    return {
+        name: list(inspect.signature(value).parameters)
+        for name, value in inspect.getmembers(kind, inspect.isfunction)
+        if name != "__init__"
     }
 
 
@@ -57,21 +60,19 @@ def account():
 @each_place
 def test_all_places_have_the_same_methods(kind, tmp_path):
     with PLACES[kind](tmp_path / "run") as place:
-        parts = [(place, Place), (place.saver(account()), Saver), (place.sub("part"), Place)]
-        for thing, protocol in parts:
-            for name in promised(protocol):
-                assert hasattr(thing, name), name
-                wanted, found = vars(protocol)[name], getattr(thing, name)
-                if inspect.isfunction(wanted) and not name.startswith("_"):
-                    assert list(inspect.signature(found).parameters) == list(inspect.signature(wanted).parameters)[1:], name
-    assert len(promised(Place)) >= 9
-    assert {"store", "resume", "save"} == promised(Saver)
+        for thing, base in ((place, Place), (place.sub("part"), Place), (place.saver(account()), Saver)):
+            wanted, found = methods(base), methods(type(thing))
+            assert {name: parameters for name, parameters in found.items() if name in wanted} == wanted
+            assert {name for name in vars(base) if not name.startswith("_")} <= set(dir(thing))
+            assert isinstance(thing, base)
+    assert {"stage", "sub", "saver", "close"} <= set(methods(Place))
+    assert {"store", "resume", "save"} <= set(methods(Saver))
 
 
 @each_place
 def test_all_places_have_the_seed_they_were_given(kind, tmp_path):
     with PLACES[kind](tmp_path / "run") as place:
-        np.testing.assert_array_equal(jax.random.key_data(place.key), jax.random.key_data(jax.random.key(1)))
+        np.testing.assert_array_equal(jax.random.key_data(place.key), jax.random.key_data(KEY))
         np.testing.assert_array_equal(jax.random.key_data(place.sub("part").key), jax.random.key_data(place.key))
         assert place.version_changes == []
         assert place.durable == (kind != "nowhere")
@@ -88,8 +89,8 @@ def test_set_up_work_is_what_was_computed(kind, tmp_path):
 
 def test_a_path_decides(tmp_path):
     identity = {"run": "this"}
-    assert isinstance(open_place(None, lambda: pytest.fail("asked for nothing"), 1, START), Nowhere)
-    with open_place(tmp_path / "run", lambda: identity, 1, START) as place:
+    assert isinstance(open_place(None, lambda: pytest.fail("asked for nothing"), KEY, START), Nowhere)
+    with open_place(tmp_path / "run", lambda: identity, KEY, START) as place:
         assert isinstance(place, RunFolder)
 
 
@@ -118,7 +119,7 @@ def test_a_run_can_be_made_longer(kind, tmp_path):
 
 def test_what_came_back_earlier_stays_what_it_was():
     """In memory the longer run goes on with the same stores."""
-    one, place = sampler(), Nowhere(1)
+    one, place = sampler(), Nowhere(KEY)
     state = one.init(seed=1, n_chains=2, progress=False)
     short = one.carry_out(Request(40, progress=False), state, place)
     held = short["mu"].copy()

@@ -126,7 +126,7 @@ CASES = {
     "samplers/composing.py _rows": (rows_in_order, "were not shuffled"),
     "samplers/composing.py check_minibatch": (large_share, "110000 rows for every step"),
     "samplers/sample.py _warn": (few_draws, r"See health\(\)"),
-    "tune/starts.py warn_of_distance": (no_mode, "search for the centre"),
+    "tune/preparation.py warn_of_distance": (no_mode, "search for the centre"),
 }
 
 

@@ -418,9 +418,9 @@ def open_place(
     `identity` says what the run depends on; it is asked only where there is a folder. `seed` is a key, or None for the one on
     record or a new one.
     """
+    check_choice("allow_version_change", allow_version_change, (True, False))
     if path is None:
         return Nowhere(as_key(draw_seed()) if seed is None else seed)
-    check_choice("allow_version_change", allow_version_change, (True, False))
     kind = SharedFolder if shared and jax.process_count() > 1 else RunFolder
     return kind.open(path, identity(), seed, params, allow_version_change)
 
