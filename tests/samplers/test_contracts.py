@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.algorithms import SymmetricHamiltonian
+from sgmcmc.algorithms import PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.testing import check_sampler
 
 RNG = np.random.default_rng(5)
@@ -50,6 +50,7 @@ BATTERY = {
     "baoacv": (sgmcmc.baoacv_setup, {}),
     "saga": (composed(gradient="saga"), {}),
     "saga-hamiltonian": (composed(gradient="saga", dynamics=SymmetricHamiltonian(L=3)), {}),
+    "saga-persistent": (composed(gradient="saga", dynamics=PersistentHamiltonian()), {}),
     "saga-nose-hoover": (composed(gradient="saga", dynamics="nose-hoover"), {}),
     "saga-baoa": (composed(gradient="saga", dynamics="baoa"), {}),
     "laplace": (sgmcmc.baoacv_setup, {"precondition": "laplace"}),

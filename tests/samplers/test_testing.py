@@ -70,6 +70,19 @@ def test_wrong_law_that_cannot_be_read_off():
     assert "within 5%" in told
 
 
+class Saturating(Langevin):
+    """Gradients that a bend keeps below 300: right where they are small, and not linear."""
+
+    def move(self, motion, eps, noise):
+        bent = jax.tree.map(lambda g: 300 * jnp.tanh(g / 300), motion.gradient)
+        return super().move(replace(motion, gradient=bent), eps, noise)
+
+
+def test_dynamics_that_are_not_linear_are_not_read_off():
+    report = check_sampler(setup_of(dynamics=Saturating()), checks=["target", "law"], progress=False)
+    assert [one.note for one in report.outcomes] == ["see law", ""]
+
+
 def changed(setup, change):
     """A setup whose samplers are changed after they were made."""
     return lambda *args, **options: change(setup(*args, **options))
