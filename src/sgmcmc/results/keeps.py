@@ -46,27 +46,15 @@ class Keep(Protocol):
         ...
 
     def store(self, params: PyTree, total: int, chained: bool) -> Any:
-        """A place on the host for what `total` looks hand over (see `Store`), or None."""
+        """A place on the host for what `total` looks hand over, or None. Its `add(piece)` takes in what a chunk handed over.
+
+        For checkpoints `state()` is all that is needed to go on: dicts and lists of NumPy arrays, floats and None, which later
+        pieces do not change; `restore(tree)` makes a fresh store what that one was, to the last bit.
+        """
         ...
 
     def finish(self, carry: PyTree, store: Any) -> Any:
         """What the user gets."""
-        ...
-
-
-class Store(Protocol):
-    """What a keep object's store can do. The draws of a `TraceStore` are too many for a checkpoint: it has only `add`."""
-
-    def add(self, piece: Any) -> None:
-        """Take in what a chunk handed over."""
-        ...
-
-    def state(self) -> PyTree:
-        """All that is needed to go on: dicts and lists of NumPy arrays, floats and None. Later pieces do not change it."""
-        ...
-
-    def restore(self, tree: PyTree) -> None:
-        """Make a fresh store what the one was that `state` was asked of, to the last bit."""
         ...
 
 
@@ -169,7 +157,7 @@ def seen_by(keep: Keep, state: State) -> PyTree:
 
 class TraceStore:
     """Draws on the host, in arrays of the size they will need (memory is touched only as draws arrive), or of twice that where
-    a run is made longer.
+    a run is made longer. They are too many for a checkpoint.
     """
 
     def __init__(self, like: PyTree, rows: int, chained: bool) -> None:
