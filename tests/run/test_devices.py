@@ -19,8 +19,7 @@ from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch
 from sgmcmc.problem.posterior import Posterior, make_transform
-from sgmcmc.rows.sources import subsample
-from sgmcmc.rows.strata import STRATA, make_stratum_source
+from sgmcmc.rows.sources import STRATA, make_stratum_source, subsample
 from sgmcmc.rows.table import Stratum
 
 SCRIPT = Path(__file__).parents[1] / "support" / "two_devices.py"

@@ -166,10 +166,7 @@ def parameter_inflation(positions: np.ndarray, gradients: np.ndarray, factor: np
     the diagonal is used: the average of R_j with weights L_ij², exact if the whitening is, and `joint` is false. It is an average
     of R_j and not of 1/R_j because noise would make the latter explode.
 
-    Args:
-        positions: z, of shape (chains, draws, d).
-        gradients: an unbiased estimate of the gradient of the log posterior at each position, of the same shape.
-        factor: L of shape (p, d); None, or d scales, if each parameter is a direction of z.
+    `factor` is L, or None or d scales if each parameter is a direction of z.
     """
     z, g = centred_pairs(positions, gradients)
     L = checked_factor(factor, z.shape[2])
@@ -278,9 +275,5 @@ def _covariances(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _ratio(moments: np.ndarray, L: np.ndarray) -> np.ndarray:
     S, M = _covariances(moments)
-    return _quadratic(L, S) / _quadratic(L, np.linalg.solve(M, S))
-
-
-def _quadratic(L: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """diag(L matrix Lᵀ)."""
-    return ((L @ matrix) * L).sum(axis=1)
+    above, below = (((L @ matrix) * L).sum(axis=1) for matrix in (S, np.linalg.solve(M, S)))  # diag(L matrix Lᵀ)
+    return above / below

@@ -8,6 +8,7 @@ beside their sum.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -18,7 +19,7 @@ import numpy as np
 
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.trees import PyTree, State, flat, shapes, size, tree_map, where
+from sgmcmc.core.trees import PyTree, State, shapes, size, tree_map, where
 
 MOST_PAIRED = 2000
 """Numbers whose gradients are kept beside them."""
@@ -45,7 +46,11 @@ class Keep(Protocol):
         ...
 
     def store(self, params: PyTree, total: int, chained: bool) -> Any:
-        """A place on the host for what `total` looks hand over (see `Store`), or None."""
+        """A place on the host for what `total` looks hand over, or None. Its `add(piece)` takes in what a chunk handed over.
+
+        For checkpoints `state()` is all that is needed to go on: dicts and lists of NumPy arrays, floats and None, which later
+        pieces do not change; `restore(tree)` makes a fresh store what that one was, to the last bit.
+        """
         ...
 
     def finish(self, carry: PyTree, store: Any) -> Any:
@@ -53,24 +58,17 @@ class Keep(Protocol):
         ...
 
 
-class Store(Protocol):
-    """What a keep object's store can do. The draws of a `TraceStore` are too many for a checkpoint: it has only `add`."""
-
-    def add(self, piece: Any) -> None:
-        """Take in what a chunk handed over."""
-        ...
-
-    def state(self) -> PyTree:
-        """All that is needed to go on: dicts and lists of NumPy arrays, floats and None. Later pieces do not change it."""
-        ...
-
-    def restore(self, tree: PyTree) -> None:
-        """Make a fresh store what the one was that `state` was asked of, to the last bit."""
-        ...
-
-
 def _over_chains(function: Callable[..., Any], chained: bool) -> Callable[..., Any]:
     return jax.vmap(function) if chained else function
+
+
+def _zeros(like: PyTree, *front: int) -> PyTree:
+    return tree_map(lambda x: jnp.zeros((*front, *x.shape), x.dtype), like)
+
+
+def _vectors(tree: PyTree, chains: tuple[int, ...]) -> jax.Array:
+    """All numbers of each chain in one vector."""
+    return jnp.concatenate([leaf.reshape(*chains, -1) for leaf in jax.tree.leaves(tree)], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -103,20 +101,15 @@ class Trace:
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
         rows = -(-capacity // self.thin) + 1  # one more: the row that is written but does not count yet
-        buffer = tree_map(lambda x: jnp.zeros((rows, *x.shape), x.dtype), self.stored_shapes(params, chained))
-        return carry, jnp.int32(0), buffer
+        return carry, jnp.int32(0), _zeros(self.stored_shapes(params, chained), rows)
 
     def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
         seen, count, buffer = work
         seen, stored = _next_turn(seen, hit, self.thin)
-        if self.function is None:
-            value = params
-        else:
-            look = _over_chains(self.function, chained)
-            blank = self.stored_shapes(params, chained)
-            value = jax.lax.cond(stored, look, lambda _: tree_map(lambda x: jnp.zeros(x.shape, x.dtype), blank), params)
-            value = tree_map(jnp.asarray, value)
-        buffer = tree_map(lambda rows, x: jax.lax.dynamic_update_index_in_dim(rows, x, count, 0), buffer, value)
+        if self.function is not None:
+            look, blank = _over_chains(self.function, chained), self.stored_shapes(params, chained)
+            params = tree_map(jnp.asarray, jax.lax.cond(stored, look, lambda _: _zeros(blank), params))
+        buffer = tree_map(lambda rows, x: jax.lax.dynamic_update_index_in_dim(rows, x, count, 0), buffer, params)
         return seen, count + stored, buffer
 
     def close(self, work: PyTree) -> tuple[PyTree, PyTree]:
@@ -147,12 +140,9 @@ class PairTrace(Trace):
     most: int = MOST_PAIRED
 
     def view(self, state: State) -> PyTree:
-        return {"position": self._some(state.position, state), "gradient": self._some(state.gradient, state)}
-
-    def _some(self, tree: PyTree, state: State) -> jax.Array:
-        chains = state.key.shape[:-1]
-        vector = jnp.concatenate([leaf.reshape(*chains, -1) for leaf in jax.tree.leaves(tree)], axis=-1)
-        return vector[..., paired_numbers(vector.shape[-1], self.most)]
+        position, gradient = (_vectors(tree, state.key.shape[:-1]) for tree in (state.position, state.gradient))
+        some = paired_numbers(position.shape[-1], self.most)
+        return {"position": position[..., some], "gradient": gradient[..., some]}
 
 
 def paired_numbers(total: int, most: int = MOST_PAIRED) -> slice:
@@ -167,40 +157,33 @@ def seen_by(keep: Keep, state: State) -> PyTree:
 
 class TraceStore:
     """Draws on the host, in arrays of the size they will need (memory is touched only as draws arrive), or of twice that where
-    a run is made longer.
+    a run is made longer. They are too many for a checkpoint.
     """
 
     def __init__(self, like: PyTree, rows: int, chained: bool) -> None:
-        self.filled, self._rows, self._like = 0, rows, like
-        self._axis = 1 if chained else 0
+        self.filled, self._rows, self._like, self._axis = 0, rows, like, int(chained)
         self._arrays = self._empty()
 
     def _empty(self) -> PyTree:
+        """Arrays that are written draw by draw; in memory the draws come after the chains."""
         axis = self._axis
-        return tree_map(lambda x: np.empty((*x.shape[:axis], self._rows, *x.shape[axis:]), x.dtype), self._like)
 
-    def _grow(self, rows: int) -> None:
-        before, self._rows = self.draws(), max(rows, 2 * self._rows)
-        self._arrays = self._empty()
-        place = (slice(None),) * self._axis + (slice(self.filled),)
-        for new, old in zip(jax.tree.leaves(self._arrays), jax.tree.leaves(before), strict=True):
-            new[place] = old
+        def of_leaf(x: Any) -> np.ndarray:
+            return np.moveaxis(np.empty((*x.shape[:axis], self._rows, *x.shape[axis:]), x.dtype), axis, 0)
+
+        return tree_map(of_leaf, self._like)
 
     def add(self, piece: tuple[Any, PyTree]) -> None:
-        count = int(piece[0])
-        if self.filled + count > self._rows:
-            self._grow(self.filled + count)
-        place = (slice(None),) * self._axis + (slice(self.filled, self.filled + count),)
-
-        def copy(array: np.ndarray, rows: Any) -> None:
-            array[place] = np.moveaxis(np.asarray(rows)[:count], 0, self._axis)
-
-        tree_map(copy, self._arrays, piece[1])
-        self.filled += count
+        start, end = self.filled, self.filled + int(piece[0])
+        if end > self._rows:
+            before, self._rows = self._arrays, max(end, 2 * self._rows)
+            self._arrays = self._empty()
+            tree_map(lambda new, old: np.copyto(new[:start], old[:start]), self._arrays, before)
+        tree_map(lambda array, rows: np.copyto(array[start:end], np.asarray(rows)[: end - start]), self._arrays, piece[1])
+        self.filled = end
 
     def draws(self) -> PyTree:
-        place = (slice(None),) * self._axis + (slice(self.filled),)
-        return tree_map(lambda array: array[place], self._arrays)
+        return tree_map(lambda array: np.moveaxis(array[: self.filled], 0, self._axis), self._arrays)
 
 
 class RunningStore:
@@ -259,7 +242,7 @@ class _Running:
         return jnp.int32(0)
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
-        zeros = tree_map(lambda x: jnp.zeros(x.shape, x.dtype), self._shapes(params, chained))
+        zeros = _zeros(self._shapes(params, chained))
         weight = jnp.zeros((), jnp.result_type(float))
         return carry, {"weight": weight, "origin": zeros, "mean": zeros} | self._sums(zeros, chained)
 
@@ -268,7 +251,7 @@ class _Running:
         seen, looked = _next_turn(seen, hit, self.thin)
 
         def look(running: PyTree) -> PyTree:
-            return self._merge(running, self._value(params, chained), weight, chained)
+            return _merged(running, self._value(params, chained), weight)
 
         return seen, jax.lax.cond(looked, look, lambda running: running, running)
 
@@ -283,26 +266,29 @@ class _Running:
         return params
 
     def _sums(self, zeros: PyTree, chained: bool) -> dict[str, PyTree]:
-        """What adds up besides the mean."""
+        """What adds up besides the mean: squares about it, the products of all numbers."""
         return {}
-
-    def _more(self, running: PyTree, weight: jax.Array, before: PyTree, after: PyTree, chained: bool) -> dict[str, PyTree]:
-        """The same sums after a value that lies `before` from the old mean and `after` from the new one."""
-        return {}
-
-    def _merge(self, running: PyTree, value: PyTree, weight: jax.Array, chained: bool) -> PyTree:
-        total = running["weight"] + weight
-        share = weight / jnp.where(total > 0, total, 1)
-        origin = where(running["weight"] == 0, value, running["origin"])
-        value = tree_map(jnp.subtract, value, origin)
-        before = tree_map(jnp.subtract, value, running["mean"])
-        mean = tree_map(lambda m, b: m + share.astype(m.dtype) * b, running["mean"], before)
-        after = tree_map(jnp.subtract, value, mean)
-        sums = self._more(running, weight, before, after, chained)
-        return running | {"weight": total, "origin": origin, "mean": mean} | sums
 
     def _shapes(self, params: PyTree, chained: bool) -> PyTree:
         return jax.eval_shape(lambda p: self._value(p, chained), shapes(params))
+
+
+def _merged(running: dict[str, PyTree], value: PyTree, weight: jax.Array) -> dict[str, PyTree]:
+    """The mean and the sums after one more value."""
+    total = running["weight"] + weight
+    share = weight / jnp.where(total > 0, total, 1)
+    origin = where(running["weight"] == 0, value, running["origin"])
+    value = tree_map(jnp.subtract, value, origin)
+    before = tree_map(jnp.subtract, value, running["mean"])
+    mean = tree_map(lambda m, b: m + share.astype(m.dtype) * b, running["mean"], before)
+    after = tree_map(jnp.subtract, value, mean)
+    merged = {"weight": total, "origin": origin, "mean": mean}
+    if "square" in running:
+        merged["square"] = tree_map(lambda s, a, b: s + weight.astype(s.dtype) * a * b, running["square"], before, after)
+    if "cross" in running:
+        x, y = (_vectors(tree, running["cross"].shape[:-2]) for tree in (before, after))
+        merged["cross"] = running["cross"] + weight * x[..., :, None] * y[..., None, :]
+    return merged
 
 
 @dataclass(frozen=True)
@@ -350,19 +336,14 @@ class Moments(_Running):
         if store.mean is None:
             return MomentValues(store.nothing, store.nothing, None, 0.0)
         sd = tree_map(lambda s: np.sqrt(s / store.weight), store.square)
-        return MomentValues(store.mean, sd, store.cross / store.weight if store.cross is not None else None, store.weight)
+        return MomentValues(store.mean, sd, None if store.cross is None else store.cross / store.weight, store.weight)
 
     def _sums(self, zeros: PyTree, chained: bool) -> dict[str, PyTree]:
-        chains = jax.tree.leaves(zeros)[0].shape[:1] if chained else ()
-        d = size(zeros) // (chains[0] if chains else 1)
-        return {"square": zeros, "cross": jnp.zeros((*chains, d, d), jnp.result_type(float)) if self.covariance else None}
-
-    def _more(self, running: PyTree, weight: jax.Array, before: PyTree, after: PyTree, chained: bool) -> dict[str, PyTree]:
-        square = tree_map(lambda s, a, b: s + weight.astype(s.dtype) * a * b, running["square"], before, after)
         if not self.covariance:
-            return {"square": square, "cross": None}
-        vector = _over_chains(flat, chained)
-        return {"square": square, "cross": running["cross"] + weight * vector(before)[..., :, None] * vector(after)[..., None, :]}
+            return {"square": zeros}
+        chains = jax.tree.leaves(zeros)[0].shape[:chained]
+        d = size(zeros) // math.prod(chains)
+        return {"square": zeros, "cross": jnp.zeros((*chains, d, d), jnp.result_type(float))}
 
 
 @dataclass(frozen=True)

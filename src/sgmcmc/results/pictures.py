@@ -21,17 +21,14 @@ def traces_and_densities(series: Sequence[tuple[str, np.ndarray]], title: str, w
     for (trace, density), (label, draws) in zip(axes, series, strict=True):
         for chain, values in enumerate(draws):
             colour = COLOURS[chain % len(COLOURS)]
-            shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), LONGEST_LINE)).astype(int))
-            trace.plot(shown + 1, values[shown], lw=0.6, color=colour, label=f"chain {chain + 1}")
             centres, heights = histogram(values, weights)
             density.plot(centres, heights, lw=1.4, color=colour)
             density.fill_between(centres, heights, alpha=0.12, color=colour, lw=0)
-        trace.set_ylabel(label)
+        _draw_trace(trace, label, draws, LONGEST_LINE)
         density.set_yticks([])
         density.set_xlabel(label)
-        for side in ("top", "right"):
-            trace.spines[side].set_visible(False)
-            density.spines[side].set_visible(False)
+        for one in (trace, density):
+            one.spines[["top", "right"]].set_visible(False)
     axes[-1][0].set_xlabel("stored draw")
     if series and len(series[0][1]) > 1:
         axes[0][0].legend(loc="upper right", ncols=4, fontsize="small", frameon=False)
@@ -52,7 +49,9 @@ def overview(
     """
     names = [name for name, _ in series]
     figure = Figure(figsize=(12, max(4.2, 1.6 + 0.24 * len(series))), layout="constrained")
-    intervals, ratios, *traces = _panels(figure, min(3, len(series)))
+    left, right = figure.subfigures(1, 2, width_ratios=[1.25, 1])
+    intervals, ratios = left.subplots(1, 2, gridspec_kw={"width_ratios": [1.2, 1]})
+    traces = right.subplots(min(3, len(series)), sharex=True, squeeze=False)[:, 0]
     place = np.arange(len(series))[::-1]
     blue, grey = COLOURS[0], "#777777"
     low, lower, middle, upper, high = np.transpose([np.quantile(x, [0.025, 0.25, 0.5, 0.75, 0.975]) for _, x in series])
@@ -77,10 +76,7 @@ def overview(
 
     worst = sorted(series, key=lambda one: -abs(inflation.get(one[0], (1.0, 0.0))[0] - 1))[: len(traces)]
     for axes, (label, draws) in zip(traces, worst, strict=True):
-        for chain, values in enumerate(draws):
-            shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), 500)).astype(int))
-            axes.plot(shown + 1, values[shown], lw=0.6, color=COLOURS[chain % len(COLOURS)], label=f"chain {chain + 1}")
-        axes.set_ylabel(label)
+        _draw_trace(axes, label, draws, 500)
         axes.margins(x=0.01)
     traces[-1].set_xlabel("stored draw")
     traces[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize="small", frameon=False)
@@ -90,12 +86,11 @@ def overview(
     return figure
 
 
-def _panels(figure: Figure, traces: int) -> list[Axes]:
-    left, right = figure.subfigures(1, 2, width_ratios=[1.25, 1])
-    return [
-        *left.subplots(1, 2, gridspec_kw={"width_ratios": [1.2, 1]}),
-        *right.subplots(traces, sharex=True, squeeze=False)[:, 0],
-    ]
+def _draw_trace(axes: Axes, label: str, draws: np.ndarray, most: int) -> None:
+    for chain, values in enumerate(draws):
+        shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), most)).astype(int))
+        axes.plot(shown + 1, values[shown], lw=0.6, color=COLOURS[chain % len(COLOURS)], label=f"chain {chain + 1}")
+    axes.set_ylabel(label)
 
 
 def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

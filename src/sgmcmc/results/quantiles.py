@@ -257,7 +257,14 @@ class Quantiles:
         check_function("Quantiles", self.function, optional=True)
         check_count("thin of Quantiles", self.thin)
         check_count("size of Quantiles", self.size, least=2)
-        object.__setattr__(self, "levels", _checked_levels(self.levels))
+        try:
+            levels = tuple(float(level) for level in self.levels)
+        except (TypeError, ValueError):
+            levels = ()
+        if not levels or not all(0 <= level <= 1 for level in levels):
+            expected = "expected numbers between 0 and 1, such as (0.05, 0.5, 0.95)"
+            raise InputError(f"levels of Quantiles is {describe(self.levels)}; {expected}")
+        object.__setattr__(self, "levels", levels)
 
     def begin(self) -> PyTree:
         return self._trace.begin()
@@ -285,15 +292,3 @@ class Quantiles:
     @property
     def _trace(self) -> Trace:
         return Trace(self.function, self.thin)
-
-
-def _checked_levels(levels: Any) -> tuple[float, ...]:
-    try:
-        checked = tuple(float(level) for level in levels)
-    except (TypeError, ValueError):
-        checked = ()
-    if not checked or not all(0 <= level <= 1 for level in checked):
-        raise InputError(
-            f"levels of Quantiles is {describe(levels)}; expected numbers between 0 and 1, such as (0.05, 0.5, 0.95)"
-        )
-    return checked

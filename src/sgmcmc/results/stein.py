@@ -51,11 +51,7 @@ def zero_variance_mean(
     the degrees of freedom, and the factor 1 + ḡᵀCov(g)⁻¹ḡ on the variance of a regression's intercept. With fewer than 20
     draws per direction B is 0: this is then the plain mean.
 
-    Args:
-        positions: z, of shape (chains, draws, d).
-        gradients: an unbiased estimate of the gradient of the log posterior at each position, of the same shape.
-        factor: L of shape (p, d), d scales, or None for the identity.
-        centre: p numbers, or None for 0.
+    `factor` is L of shape (p, d), d scales, or None for the identity; `centre` is p numbers, or None for 0.
     """
     z, g = checked_pairs(positions, gradients)
     L = checked_factor(factor, z.shape[2])
@@ -88,8 +84,8 @@ def stein_discrepancy(
     every direction, 1,000 of them, gradient noise 1, had an average z-score of 4.6 in 3 dimensions, 3.4 in 10, 1.7 in 55.
 
     Args:
-        positions: z, whitened, of shape (chains, draws, d).
-        gradients: an unbiased estimate of the gradient of the log posterior at each position, of the same shape.
+        positions: z, whitened.
+        gradients: at each of them.
         autocorrelation: the integrated autocorrelation time in draws, 1 + 2 Σ ρ_k: draws over effective sample size. Of an array
             the largest counts.
         max_points: how many draws to compare at most. The cost grows with its square.

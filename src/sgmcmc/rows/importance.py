@@ -143,9 +143,6 @@ class HostImportanceRows(ImportanceRows):
         rows = gather_all(self.table, index, capacity)
         return rows, gather(self.weights, index, capacity), filled_up(index, capacity)
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        return Batch(*entry)
-
 
 @dataclass(frozen=True)
 class DeviceImportanceRows(ImportanceRows):
@@ -252,18 +249,11 @@ class PoolRows(Source):
         if index.ndim == 4:  # iteration, chain, leap, row
             index = index + self.per_chain * np.asarray(chains)[:count, :, None, None]
         rows = gather_all(self.table, index, capacity)
-        return rows, gather(self._weights, index, capacity), gather(self._numbers, index, capacity)
+        return rows, gather(self._weights, index, capacity), gather(self.pool.numbers, index, capacity)
 
     @cached_property
     def _weights(self) -> np.ndarray:
         return (self.pool.inverse / self.batch_size).astype(jnp.result_type(float))
-
-    @cached_property
-    def _numbers(self) -> np.ndarray:
-        return self.pool.numbers.astype(np.int32)
-
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        return Batch(*entry)
 
 
 def draw_pool(scored: Iterable[tuple[Rows, np.ndarray]], like: Table, size: int, chains: int, seed: int) -> Pool:
@@ -276,7 +266,7 @@ def draw_pool(scored: Iterable[tuple[Rows, np.ndarray]], like: Table, size: int,
     rng = np.random.default_rng(seed)
     size -= size % chains
     rows = {name: aligned((size, *column.shape[1:]), column.dtype) for name, column in like.items()}
-    scores, numbers = np.zeros(size), np.zeros(size, np.int64)
+    scores, numbers = np.zeros(size), np.zeros(size, np.int32)
     by_score = rng.random(size) >= UNIFORM_SHARE
     places = {True: np.flatnonzero(by_score), False: np.flatnonzero(~by_score)}
     seen, total = 0, {True: 0.0, False: 0.0}

@@ -3,6 +3,10 @@
 A source works in three parts. `draw`, compiled, turns one random key per minibatch into random numbers; `prepare`, in a thread
 of the host while the chunk before is computing, turns these into a plan, reading rows where they are not on the device;
 `take`, inside the compiled loop, turns one entry of the plan into a `Batch`.
+
+Rows may be spread over processes and devices. A stratum h then holds N_h of the N rows and draws n_h of them for every minibatch,
+each counted N_h/n_h times. The sum over strata of these weighted sums is unbiased, whatever the N_h; n_h is the same for all, so
+that all run the same program.
 """
 
 import itertools
@@ -24,10 +28,15 @@ from sgmcmc.rows.table import Stratum, Table, as_table, whole
 SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
 
+STRATA = "strata"
+"""The mesh axis over which likelihood terms are summed."""
+
 
 @dataclass(frozen=True)
 class Source:
-    """What the loop needs of a dataset. As it is here, the host prepares rows and their numbers, which all count the same."""
+    """What the loop needs of a dataset. As it is here, the host prepares rows, their weights unless all count the same, and their
+    numbers.
+    """
 
     arrays: Mapping[str, Any]
     batch_size: int
@@ -68,8 +77,8 @@ class Source:
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         """The minibatch of one entry of the plan, traced."""
-        rows, index = entry
-        return Batch(rows, self._weight(), index)
+        rows, *weight, index = entry
+        return Batch(rows, weight[0] if weight else self._weight(), index)
 
     def _weight(self) -> jax.Array:
         return jnp.asarray(self.n_rows / self.batch_size, jnp.result_type(float))
@@ -204,6 +213,81 @@ class ReadWindows(Source):
                     column.will_read(start, self.batch_size)
 
 
+@dataclass(frozen=True)
+class HostWindows(Source):
+    """The windows of `WindowRows`, copied by the host while the device works on the chunk before.
+
+    A device array that is sharded over processes has equal parts; strata need not be equal, their minibatches are.
+    """
+
+    kind = "window"
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        return WindowRows(self.arrays, self.batch_size).order
+
+    @cached_property
+    def shuffled(self) -> dict[str, np.ndarray]:
+        """The rows in their shuffled order, so that a window is one stretch of memory."""
+        return {name: gather(array, self.order) for name, array in self.arrays.items()}
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        return starts(keys, self.n_rows)
+
+    def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        capacity = len(drawn)
+        place = np.asarray(drawn)[:count, ..., None] + np.arange(self.batch_size, dtype=np.int32)
+        rows = {name: gather(array, place, capacity) for name, array in self.shuffled.items()}
+        return rows, gather(self.order, place, capacity)
+
+
+@dataclass(frozen=True)
+class StratumRows(Source):
+    """Minibatches of the strata of this process: each from its own rows, by random numbers of its own.
+
+    What `draw` returns has one entry for every stratum of this process. `take` sees one stratum, inside the compiled loop:
+    its weight is an argument of that loop, so that all processes compile the same program. `batch_size` is that of all strata.
+    """
+
+    arrays: Stratum
+    parts: dict[int, Source]
+
+    @property
+    def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]: as the strata say
+        return self.inner.kind
+
+    @property
+    def strata(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return len(self.parts)
+
+    @property
+    def all_strata(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.arrays.count
+
+    @property
+    def inner(self) -> Source:
+        """Any of the strata: they have the same sizes."""
+        return next(iter(self.parts.values()))
+
+    @property
+    def bytes_per_batch(self) -> int:
+        return self.inner.bytes_per_batch
+
+    @cached_property
+    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
+        """What a row of each stratum counts for."""
+        return np.asarray([part.n_rows / part.batch_size for part in self.parts.values()], jnp.result_type(float))
+
+    def draw(self, keys: jax.Array) -> PyTree:
+        return tuple(part.draw(_of_stratum(keys, number)) for number, part in self.parts.items())
+
+    def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        return tuple(part.prepare(one, count) for part, one in zip(self.parts.values(), drawn, strict=True))
+
+    def take(self, data: PyTree, entry: PyTree) -> Batch:
+        return replace(self.inner.take((), entry), weight=data[0])
+
+
 def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source:
     """The source for a table's rows on this backend."""
     table = as_table(arrays)
@@ -218,6 +302,20 @@ def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source
         return WindowRows(arrays, batch_size) if table.in_memory else ReadWindows(arrays, batch_size)
     on_host = jax.default_backend() == "cpu" or not table.in_memory
     return HostRows(arrays, batch_size) if on_host else DeviceRows(arrays, batch_size)
+
+
+def make_stratum_source(arrays: Stratum, batch_size: int, rows: str) -> StratumRows:
+    """The source of this process's strata, each of which draws the same number of rows: `batch_size` over all, rounded up."""
+    each = -(-batch_size // arrays.count)
+    if each > arrays.smallest:
+        raise InputError(
+            f"minibatch_size is {batch_size}, {each} rows for each of {arrays.count} strata, of which the smallest has "
+            f"{arrays.smallest}; expected at most {arrays.smallest * arrays.count}, or rows spread more evenly"
+        )
+    windows = HostWindows if arrays.in_memory else ReadWindows
+    version = windows if rows == "window" else HostRows
+    parts: dict[int, Source] = {number: version(part, each) for number, part in arrays.parts().items()}
+    return StratumRows(arrays, each * arrays.count, parts)
 
 
 def blocks(arrays: Mapping[str, Any], largest: int) -> Iterator[Rows]:
@@ -238,7 +336,7 @@ def subsample(arrays: Mapping[str, Any], count: int, seed: int) -> Table:
     if isinstance(table, Stratum):
         shares = table.share_of(count)
         mine = subsample(table.part(0, table.n_rows), shares[table.process], seed + table.process)
-        return table.with_rows(mine, shares)
+        return replace(table, columns=mine.columns, checksum=None, row_counts=shares)
     rng = np.random.default_rng(seed)
     if table.shuffled:
         start = int(rng.integers(0, table.n_rows - count + 1))
@@ -273,6 +371,13 @@ def per_key(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
         return values.reshape(*keys.shape, *values.shape[1:])
 
     return mapped
+
+
+@partial(jax.jit, static_argnums=1)
+@per_key
+def _of_stratum(key: jax.Array, number: int) -> jax.Array:
+    """A stratum's own keys: strata draw independently."""
+    return jax.random.fold_in(key, number)
 
 
 @partial(jax.jit, static_argnums=(2, 3))

@@ -149,10 +149,6 @@ class Stratum(Table):
         shares = [max(1, high - low) for low, high in itertools.pairwise(marks)]
         return tuple(map(min, self.row_counts, shares))
 
-    def with_rows(self, rows: Table, row_counts: tuple[int, ...]) -> Stratum:
-        """The same stratum with some of its rows."""
-        return replace(self, columns=rows.columns, checksum=None, row_counts=row_counts)
-
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
@@ -293,12 +289,16 @@ def check_row_counts(arrays: Mapping[str, Any]) -> int:
 def _check_column(name: str, values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"dataset[{name!r}] has masked values; drop or fill such rows first, for instance with .compressed()")
-    if is_elsewhere(values):
-        _check_kind(name, values)
-        return Elsewhere(values, np.dtype(jax.dtypes.canonicalize_dtype(values.dtype)), 0, values.shape[0])
-    array = np.asarray(values)
+    elsewhere = is_elsewhere(values)
+    array = values if elsewhere else np.asarray(values)
     _check_kind(name, array)
-    return _check_array(f"dataset[{name!r}]", array)
+    dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
+    if elsewhere:
+        return Elsewhere(array, dtype, 0, array.shape[0])
+    if array.dtype.kind == "f":
+        array = np.ascontiguousarray(array, dtype)  # what overflows is not finite
+    _check_numbers(name, array, dtype)
+    return np.ascontiguousarray(array, dtype)
 
 
 def is_elsewhere(values: Any) -> bool:
@@ -326,28 +326,18 @@ def _check_kind(name: str, values: Any) -> None:
 
 def check_block(name: str, column: Any, start: int, stop: int) -> None:
     """Look at some rows of a column that is not in memory as `check_dataset` looks at arrays that are."""
-    block = np.asarray(column.as_kept(slice(start, stop)))
-    if block.dtype.kind in "iu" and block.dtype != column.dtype and not _fits(block, column.dtype):
-        raise InputError(f"dataset[{name!r}] has integers that do not fit {column.dtype}; renumber them from 0")
-    row = first_bad_row(block) if block.dtype.kind == "f" else None
+    _check_numbers(name, np.asarray(column.as_kept(slice(start, stop))), column.dtype, start)
+
+
+def _check_numbers(name: str, array: np.ndarray, dtype: np.dtype, first: int = 0) -> None:
+    if array.dtype.kind in "iu" and array.dtype != dtype:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            fits = "renumber them from 0, or turn on JAX's 64-bit mode"
+            raise InputError(f"dataset[{name!r}] has integers that do not fit {dtype}; {fits}")
+    row = first_bad_row(array) if array.dtype.kind == "f" else None
     if row is not None:
-        raise InputError(f"dataset[{name!r}] has a value that is not finite in row {start + row}; drop or fill such rows first")
-
-
-def _check_array(where: str, array: np.ndarray) -> np.ndarray:
-    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
-    if array.dtype.kind in "iu" and array.dtype != dtype and not _fits(array, dtype):
-        raise InputError(f"{where} has integers that do not fit {dtype}; renumber them from 0, or turn on JAX's 64-bit mode")
-    array = np.ascontiguousarray(array, dtype=dtype)
-    if array.dtype.kind == "f":
-        row = first_bad_row(array)
-        if row is not None:
-            raise InputError(f"{where} has a value that is not finite in row {row}; drop or fill such rows first")
-    return array
-
-
-def _fits(array: np.ndarray, dtype: Any) -> bool:
-    return bool(array.min() >= np.iinfo(dtype).min and array.max() <= np.iinfo(dtype).max)
+        raise InputError(f"dataset[{name!r}] has a value that is not finite in row {first + row}; drop or fill such rows first")
 
 
 def first_bad_row(array: np.ndarray) -> int | None:

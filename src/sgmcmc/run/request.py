@@ -23,7 +23,7 @@ from sgmcmc.problem.posterior import (
 )
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
 from sgmcmc.results.result import ALONE, PAIRS
-from sgmcmc.rows.strata import STRATA
+from sgmcmc.rows.sources import STRATA
 from sgmcmc.rows.table import Stratum, Table, check_dataset
 from sgmcmc.run.hosts import together
 from sgmcmc.run.passes import look_over

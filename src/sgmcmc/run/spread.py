@@ -12,8 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from sgmcmc.core.trees import PyTree, State, tree_map
-from sgmcmc.rows.sources import Source
-from sgmcmc.rows.strata import STRATA, StratumRows
+from sgmcmc.rows.sources import STRATA, Source, StratumRows
 
 CHAINS = "chains"
 """The mesh axis along which chains lie. Nothing is ever communicated along it."""

@@ -34,8 +34,7 @@ from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
-from sgmcmc.rows.sources import Source, make_source
-from sgmcmc.rows.strata import make_stratum_source
+from sgmcmc.rows.sources import Source, make_source, make_stratum_source
 from sgmcmc.rows.table import Stratum, Table, physical_memory, usual_rows
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
