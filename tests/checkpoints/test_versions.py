@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 
 import numpy as np
 import pytest
 
 import sgmcmc
 from sgmcmc.checkpoints.fingerprint import VERSIONS
+from sgmcmc.checkpoints.reading import read_manifest
 
 DATA = {"x": np.random.default_rng(0).normal(1.0, 1.0, 300).astype(np.float32)}
 REFUSAL = "use another folder, or delete this one to start over; or say allow_version_change=True to go on all the same"
@@ -58,7 +58,7 @@ def test_refused_with_the_option_allowed_with_it_and_recorded(name, call, tmp_pa
     assert files(folder) == before
     result = run(folder, allow_version_change=True)
     np.testing.assert_array_equal(result["mu"], run()["mu"])  # it was only called another version
-    changes = json.loads((folder / "manifest.json").read_text())["content"]["version_changes"]
+    changes = read_manifest(folder)["version_changes"]
     assert [change.partition(" ")[0] for change in changes] == [name]
     assert result.settings["version_changes"] == changes
     assert sgmcmc.load(folder).settings["version_changes"] == changes
@@ -79,7 +79,7 @@ def test_without_a_change_nothing_is_recorded(tmp_path):
     whole_chain(tmp_path / "run", 30)
     result = whole_chain(tmp_path / "run", allow_version_change=True)
     assert "version_changes" not in result.settings
-    assert "version_changes" not in json.loads((tmp_path / "run" / "manifest.json").read_text())["content"]
+    assert "version_changes" not in read_manifest(tmp_path / "run")
 
 
 @pytest.mark.parametrize(

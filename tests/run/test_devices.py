@@ -45,6 +45,13 @@ def test_two_devices_keep_what_one_keeps(found, rows, what):
     np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-4 * np.abs(one).max())
 
 
+@pytest.mark.parametrize("what", ["draws", "table"])
+def test_tables_of_saga_lie_with_their_chains(found, what):
+    two, one = (found[f"saga {what} {place}"] for place in ("two", "one"))
+    assert two.shape == one.shape == ((4, 100, 2) if what == "draws" else (4, 1000, 2))
+    np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-4 * np.abs(one).max())
+
+
 def test_a_divergence_is_the_same_on_two_devices(found):
     np.testing.assert_array_equal(found["diverged at two"], found["diverged at one"])
     step, chain, stopped = found["diverged at two"]

@@ -74,9 +74,16 @@ def sample(place, iterations, **options):
     return sgmcmc.sample(log_lik, arrays(), START, log_prior=log_prior, chains=2, draws=iterations, seed=1, **options)
 
 
-PROBLEMS = {"logistic": logistic, "rows": rows, "schedule": schedule, "sample": sample}
-STAGES = {"logistic": "sgldcv", "rows": "sgldcv", "schedule": "sghmc", "sample": "sample"}
-ITERATIONS = {"logistic": 6000, "rows": 6000, "schedule": 6000, "sample": 1000}
+def saga(place, iterations, checkpoint, progress):
+    told = {"log_prior": log_prior, "minibatch_size": 50, "gradient": "saga", "progress": False}
+    sampler = sgmcmc.sampler_setup(log_lik, arrays(), START, 1e-4, **told)
+    state = sampler.init(seed=1, n_chains=3, progress=False)
+    return sampler.run(state, iterations, thin=2, checkpoint=checkpoint, progress=progress)
+
+
+PROBLEMS = {"logistic": logistic, "rows": rows, "schedule": schedule, "sample": sample, "saga": saga}
+STAGES = {"logistic": "sgldcv", "rows": "sgldcv", "schedule": "sghmc", "sample": "sample", "saga": "sampler"}
+ITERATIONS = {"logistic": 6000, "rows": 6000, "schedule": 6000, "sample": 1000, "saga": 6000}
 """For every ending."""
 
 

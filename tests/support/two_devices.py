@@ -60,6 +60,13 @@ def diverged():
     raise AssertionError("no chain left the finite numbers")
 
 
+def saga():
+    """Every chain's table lies where the chain does."""
+    sampler = sgmcmc.sampler_setup(log_lik, data, start, 1e-4, gradient="saga", minibatch_size=50, progress=False)
+    result = sampler.run(sampler.init(seed=1, n_chains=4, progress=False), 100, progress=False)
+    return result["mu"], result.final_state.estimator["table"]["mu"]
+
+
 def main(file):
     assert len(jax.devices()) == 2
     found = {}
@@ -73,6 +80,8 @@ def main(file):
     assert kept("window", 3)[1] == 1  # three chains do not fill two devices
     for place, (where, draws) in (("two", diverged()), ("one", on_one_device(diverged))):
         found |= {f"diverged at {place}": where, f"diverged draws {place}": draws}
+    for place, (draws, table) in (("two", saga()), ("one", on_one_device(saga))):
+        found |= {f"saga draws {place}": draws, f"saga table {place}": table}
     found |= strata()
     np.savez(file, **{name: np.asarray(value) for name, value in found.items()})
 
