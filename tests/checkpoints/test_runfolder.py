@@ -132,7 +132,7 @@ def test_large_pieces_are_copied_in_parts(tmp_path, monkeypatch):
 
 
 def test_the_next_process_goes_on_from_the_last_checkpoint(tmp_path):
-    folder, file = begun(tmp_path / "run", settings={"thin": 1, "odd": {1, 2}}, params=LIKE)
+    folder, file = begun(tmp_path / "run", params=LIKE)
     file.add(rows(10, 4))  # lost: not committed
     folder.close()
     again = RunFolder.open(tmp_path / "run", PRINT)
