@@ -127,7 +127,7 @@ def test_a_network_ends_in_bounded_work_and_says_how_well():
     sampler = sgmcmc.sgldcv_setup(
         network, data, params, 1e-6, minibatch_size=20, log_prior=lambda p: -0.5 * sum((leaf**2).sum() for leaf in p.values())
     )
-    before = float(sampler._full_log_posterior(sampler.start))
+    before = float(sampler._full_log_posterior(sampler.like))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         state = sampler.init(seed=1, progress=False)
