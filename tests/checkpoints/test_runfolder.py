@@ -513,8 +513,6 @@ def test_kill_9_at_any_moment(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     told = dict(line.split(": ") for line in done.stdout.splitlines())
     assert int(told["kills"]) == 14
-    assert (
-        int(told["resumed in the middle"]) >= 3
-    )  # else nothing is shown; the machine decides how many
+    assert int(told["resumed in the middle"]) >= 3  # else nothing is shown; the machine decides how many
     assert int(told["readings"]) > 20
     assert told["final draws equal"] == "True"

@@ -155,7 +155,7 @@ def test_compiled_once_and_made_again_if_damaged(tmp_path):
 
 @compiles
 def test_several_processes_at_once(tmp_path):
-    script = "import sys, pathlib; from sgmcmc.rows import gathering; gathering.compiled(sys.argv[1], pathlib.Path(sys.argv[2])).copy_rows"
+    script = "import sys, pathlib; from sgmcmc.rows.gathering import compiled; compiled(sys.argv[1], pathlib.Path(sys.argv[2]))"
     processes = [subprocess.Popen([sys.executable, "-c", script, str(COMPILER), str(tmp_path)]) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     assert len(list(tmp_path.iterdir())) == 1
