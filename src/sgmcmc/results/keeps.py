@@ -71,8 +71,42 @@ def _vectors(tree: PyTree, chains: tuple[int, ...]) -> jax.Array:
     return jnp.concatenate([leaf.reshape(*chains, -1) for leaf in jax.tree.leaves(tree)], axis=-1)
 
 
+class Looks:
+    """Rows of a function of the parameters, one for every `thin`-th iteration that is not burn-in."""
+
+    function: Callable[[PyTree], PyTree] | None
+    thin: int
+
+    def begin(self) -> PyTree:
+        return jnp.int32(0)
+
+    def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
+        rows = -(-capacity // self.thin) + 1  # one more: the row that is written but does not count yet
+        return carry, jnp.int32(0), _zeros(self.stored_shapes(params, chained), rows)
+
+    def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
+        seen, count, buffer = work
+        seen, stored = _next_turn(seen, hit, self.thin)
+        if self.function is not None:
+            look, blank = _over_chains(self.function, chained), self.stored_shapes(params, chained)
+            params = tree_map(jnp.asarray, jax.lax.cond(stored, look, lambda _: _zeros(blank), params))
+        buffer = tree_map(lambda rows, x: jax.lax.dynamic_update_index_in_dim(rows, x, count, 0), buffer, params)
+        return seen, count + stored, buffer
+
+    def close(self, work: PyTree) -> tuple[PyTree, PyTree]:
+        seen, count, buffer = work
+        return seen, (count, buffer)
+
+    def stored_shapes(self, params: PyTree, chained: bool) -> PyTree:
+        """Shapes and types of what is stored of one draw."""
+        if self.function is None:
+            return params
+        look = _over_chains(self.function, chained)
+        return jax.eval_shape(lambda p: tree_map(jnp.asarray, look(p)), shapes(params))
+
+
 @dataclass(frozen=True)
-class Trace:
+class Trace(Looks):
     """Keep the draws, or a function of each.
 
     Args:
@@ -96,38 +130,11 @@ class Trace:
         check_function("Trace", self.function, optional=True)
         check_count("thin of Trace", self.thin)
 
-    def begin(self) -> PyTree:
-        return jnp.int32(0)
-
-    def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
-        rows = -(-capacity // self.thin) + 1  # one more: the row that is written but does not count yet
-        return carry, jnp.int32(0), _zeros(self.stored_shapes(params, chained), rows)
-
-    def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
-        seen, count, buffer = work
-        seen, stored = _next_turn(seen, hit, self.thin)
-        if self.function is not None:
-            look, blank = _over_chains(self.function, chained), self.stored_shapes(params, chained)
-            params = tree_map(jnp.asarray, jax.lax.cond(stored, look, lambda _: _zeros(blank), params))
-        buffer = tree_map(lambda rows, x: jax.lax.dynamic_update_index_in_dim(rows, x, count, 0), buffer, params)
-        return seen, count + stored, buffer
-
-    def close(self, work: PyTree) -> tuple[PyTree, PyTree]:
-        seen, count, buffer = work
-        return seen, (count, buffer)
-
     def store(self, params: PyTree, total: int, chained: bool) -> TraceStore:
         return TraceStore(self.stored_shapes(params, chained), total // self.thin, chained)
 
     def finish(self, carry: PyTree, store: TraceStore) -> PyTree:
         return store.draws()
-
-    def stored_shapes(self, params: PyTree, chained: bool) -> PyTree:
-        """Shapes and types of what is stored of one draw."""
-        if self.function is None:
-            return params
-        look = _over_chains(self.function, chained)
-        return jax.eval_shape(lambda p: tree_map(jnp.asarray, look(p)), shapes(params))
 
 
 @dataclass(frozen=True)

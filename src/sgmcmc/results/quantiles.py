@@ -22,7 +22,7 @@ import numpy as np
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree
-from sgmcmc.results.keeps import Trace, check_function
+from sgmcmc.results.keeps import Looks, check_function
 
 BUFFERS = 8
 """Buffers of a sketch. At the same memory 8 give nearly the smallest bound for 10⁶ to 10⁸ draws, 4 or 20 a larger one."""
@@ -222,7 +222,7 @@ class QuantileValues:
 
 
 @dataclass(frozen=True)
-class Quantiles:
+class Quantiles(Looks):
     """Keep quantiles of every parameter, or of a function of them, in memory that does not grow.
 
     Every number has a sketch of fewer than `9 * size` values. As long as there are no more draws, quantiles are exact, and
@@ -266,29 +266,22 @@ class Quantiles:
             raise InputError(f"levels of Quantiles is {describe(self.levels)}; {expected}")
         object.__setattr__(self, "levels", levels)
 
-    def begin(self) -> PyTree:
-        return self._trace.begin()
-
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
-        trace = self._trace.open(carry, params, capacity, chained)
+        trace = super().open(carry, params, capacity, chained)
         rows = jax.tree.leaves(trace[2])[0].shape[0]
         return trace, jnp.zeros(rows, jnp.result_type(float))
 
     def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
         trace, weights = work
         _, row, _ = trace  # written at every iteration, as the trace's values are; it counts once the trace moves on
-        return self._trace.update(trace, params, weight, hit, chained), weights.at[row].set(weight)
+        return super().update(trace, params, weight, hit, chained), weights.at[row].set(weight)
 
     def close(self, work: PyTree) -> tuple[PyTree, PyTree]:
-        carry, (count, values) = self._trace.close(work[0])
+        carry, (count, values) = super().close(work[0])
         return carry, (count, work[1], values)
 
     def store(self, params: PyTree, total: int, chained: bool) -> SketchStore:
-        return SketchStore(self._trace.stored_shapes(params, chained), self.size, chained)
+        return SketchStore(self.stored_shapes(params, chained), self.size, chained)
 
     def finish(self, carry: PyTree, store: SketchStore) -> QuantileValues:
         return store.quantiles(self.levels)
-
-    @property
-    def _trace(self) -> Trace:
-        return Trace(self.function, self.thin)

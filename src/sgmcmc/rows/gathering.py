@@ -12,6 +12,7 @@ import sysconfig
 import tempfile
 import threading
 import weakref
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -168,10 +169,8 @@ def compiled(compiler: str, folder: Path, options: tuple[str, ...] = ()) -> ctyp
     told = "\n".join([SOURCE.read_text(), *FLAGS, *options, sysconfig.get_platform()])
     target = folder / f"rows-{hashlib.sha256(told.encode()).hexdigest()[:16]}.so"
     if target.exists():
-        try:
+        with suppress(OSError, AttributeError):  # damaged: a crash of the machine can do that
             return _typed(ctypes.CDLL(str(target)))
-        except (OSError, AttributeError):
-            pass  # damaged: a crash of the machine can do that
     _compile(compiler, target, options)
     return _typed(ctypes.CDLL(str(target)))
 

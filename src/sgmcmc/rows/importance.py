@@ -103,8 +103,11 @@ class Importance:
 
 
 @dataclass(frozen=True)
-class ImportanceRows(Source):
-    """What both versions share. Compiled code sees the table's numbers as arguments: another table needs no other program."""
+class HostImportanceRows(Source):
+    """Rows gathered by NumPy while the device works on the chunk before (see `HostRows`).
+
+    Compiled code sees the table's numbers as arguments: another table needs no other program.
+    """
 
     law: AliasTable
 
@@ -128,11 +131,6 @@ class ImportanceRows(Source):
     def draw(self, keys: jax.Array) -> PyTree:
         return columns_and_coins(keys, self.n_rows, self.batch_size)
 
-
-@dataclass(frozen=True)
-class HostImportanceRows(ImportanceRows):
-    """Rows gathered by NumPy while the device works on the chunk before (see `HostRows`)."""
-
     @property
     def bytes_per_batch(self) -> int:
         return super().bytes_per_batch + self.batch_size * self.weights.itemsize
@@ -145,7 +143,7 @@ class HostImportanceRows(ImportanceRows):
 
 
 @dataclass(frozen=True)
-class DeviceImportanceRows(ImportanceRows):
+class DeviceImportanceRows(HostImportanceRows):
     """Rows looked up and gathered on the device from a copy of the data and of the table: for accelerators."""
 
     @property
@@ -155,6 +153,9 @@ class DeviceImportanceRows(ImportanceRows):
     @cached_property
     def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
         return jax.device_put(((self.law.keep, self.law.alias), (whole(self.table), self.weights)))
+
+    def prepare(self, drawn: PyTree, count: int) -> PyTree:
+        return drawn
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         (columns, numbers), (table, dataset) = entry, data

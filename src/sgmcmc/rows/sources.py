@@ -144,17 +144,13 @@ class DeviceRows(Source):
 
 
 @dataclass(frozen=True)
-class WindowRows(Source):
+class Windows(Source):
     """A contiguous window at a uniform start of data shuffled once, wrapping around at the end.
 
     Every row is in a window with probability exactly n/N, and memory is read in order.
     """
 
     kind = "window"
-
-    @property
-    def bytes_per_batch(self) -> int:
-        return 4
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -165,13 +161,25 @@ class WindowRows(Source):
             order = np.random.default_rng(SHUFFLE_SEED).permutation(self.n_rows).astype(np.int32)
         return np.concatenate([order, order[: self.batch_size - 1]])
 
-    @cached_property
-    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
-        rows = {name: gather(array, self.order) for name, array in self.arrays.items()}
-        return jax.device_put(rows), jax.device_put(self.order)
+    def shuffle(self) -> dict[str, np.ndarray]:
+        """The rows in that order."""
+        return {name: gather(array, self.order) for name, array in self.arrays.items()}
 
     def draw(self, keys: jax.Array) -> PyTree:
         return starts(keys, self.n_rows)
+
+
+@dataclass(frozen=True)
+class WindowRows(Windows):
+    """Windows cut on the device from rows that live there."""
+
+    @property
+    def bytes_per_batch(self) -> int:
+        return 4
+
+    @cached_property
+    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
+        return jax.device_put(self.shuffle()), jax.device_put(self.order)
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         window = partial(jax.lax.dynamic_slice_in_dim, start_index=entry, slice_size=self.batch_size, axis=0)
@@ -179,13 +187,8 @@ class WindowRows(Source):
 
 
 @dataclass(frozen=True)
-class ReadWindows(Source):
-    """The windows of `WindowRows`, read from where the rows are kept, in the order in which they are kept."""
-
-    kind = "window"
-
-    def draw(self, keys: jax.Array) -> PyTree:
-        return starts(keys, self.n_rows)
+class ReadWindows(Windows):
+    """Windows read from where the rows are kept, in the order in which they are kept."""
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         capacity, first = len(drawn), np.asarray(drawn)[:count]
@@ -214,25 +217,16 @@ class ReadWindows(Source):
 
 
 @dataclass(frozen=True)
-class HostWindows(Source):
-    """The windows of `WindowRows`, copied by the host while the device works on the chunk before.
+class HostWindows(Windows):
+    """Windows copied by the host while the device works on the chunk before.
 
     A device array that is sharded over processes has equal parts; strata need not be equal, their minibatches are.
     """
 
-    kind = "window"
-
-    @cached_property
-    def order(self) -> np.ndarray:
-        return WindowRows(self.arrays, self.batch_size).order
-
     @cached_property
     def shuffled(self) -> dict[str, np.ndarray]:
         """The rows in their shuffled order, so that a window is one stretch of memory."""
-        return {name: gather(array, self.order) for name, array in self.arrays.items()}
-
-    def draw(self, keys: jax.Array) -> PyTree:
-        return starts(keys, self.n_rows)
+        return self.shuffle()
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         capacity = len(drawn)
