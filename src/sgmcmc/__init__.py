@@ -50,62 +50,22 @@ if TYPE_CHECKING:
 __version__ = _version("sgmcmc")
 
 __all__ = [
-    "Batch",
-    "DivergenceError",
-    "Expectation",
-    "InputError",
-    "Moments",
-    "Quantiles",
-    "Result",
-    "RunOptions",
-    "Sampler",
-    "SetupOptions",
-    "SgmcmcError",
-    "SgmcmcWarning",
-    "State",
-    "Trace",
-    "algorithms",
-    "baoa",
-    "baoa_setup",
-    "baoacv",
-    "baoacv_setup",
-    "constraints",
-    "data",
-    "distributions",
-    "get_dataset",
-    "hosts",
-    "load",
-    "sample",
-    "sampler_setup",
-    "sghmc",
-    "sghmc_setup",
-    "sghmccv",
-    "sghmccv_setup",
-    "sgld",
-    "sgld_setup",
-    "sgldcv",
-    "sgldcv_setup",
-    "sgnht",
-    "sgnht_setup",
-    "sgnhtcv",
-    "sgnhtcv_setup",
-    "testing",
-    "train_test_split",
-]
+    "Batch", "DivergenceError", "Expectation", "InputError", "Moments", "Quantiles", "Result", "RunOptions", "Sampler",
+    "SetupOptions", "SgmcmcError", "SgmcmcWarning", "State", "Trace", "algorithms", "baoa", "baoa_setup", "baoacv",
+    "baoacv_setup", "constraints", "data", "distributions", "get_dataset", "hosts", "load", "sample", "sampler_setup", "sghmc",
+    "sghmc_setup", "sghmccv", "sghmccv_setup", "sgld", "sgld_setup", "sgldcv", "sgldcv_setup", "sgnht", "sgnht_setup",
+    "sgnhtcv", "sgnhtcv_setup", "testing", "train_test_split",
+]  # fmt: skip
+
+
+_NUMPYRO = "numpyro.distributions"
+_LATE = {"distributions": _NUMPYRO, "constraints": f"{_NUMPYRO}.constraints", "testing": "sgmcmc.testing"}
 
 
 def __getattr__(name: str) -> _Any:
     """What is imported when first asked for: NumPyro takes a second, and few need the battery of tests."""
-    if name == "distributions":
-        from numpyro import distributions
-
-        return distributions
-    if name == "constraints":
-        from numpyro.distributions import constraints
-
-        return constraints
-    if name == "testing":
-        return _import_module("sgmcmc.testing")
+    if name in _LATE:
+        return _import_module(_LATE[name])
     raise AttributeError(f"module 'sgmcmc' has no attribute {name!r}")
 
 
