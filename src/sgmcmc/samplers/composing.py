@@ -39,7 +39,7 @@ from sgmcmc.rows.table import Stratum, Table, physical_memory, usual_rows
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
 from sgmcmc.tune.mode import LARGEST_DENSE
-from sgmcmc.tune.preparation import AtMode, PaperSearch, Preparation, Wishes, own_whitening
+from sgmcmc.tune.preparation import AtMode, PaperSearch, Wishes, own_whitening
 
 
 class SetupOptions(TypedDict, total=False):
@@ -187,7 +187,6 @@ def sampler_setup(
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - data["x"].mean()) < 0.01)
     ((2, 2000), True)
     """
-    check_progress(options.get("progress", True))
     moves = _resolved("dynamics", dynamics, DYNAMICS, Dynamics)
     estimates = _resolved("gradient", gradient, GRADIENTS, Estimator)
     begins = None if start is None else STARTS[check_choice("start", start, (*STARTS,))] if isinstance(start, str) else start
@@ -247,7 +246,7 @@ class Setup:
                 f"sampler.run(state, checkpoint={options['checkpoint']!r})"
             )
         refuse_unknown(options, SetupOptions, f"{composition.name}_setup")
-        progress, given = options.get("progress", True), (options.get("log_prior"), options.get("constraints"))
+        progress, given = check_progress(options.get("progress", True)), (options.get("log_prior"), options.get("constraints"))
         problem = Problem.of(log_lik, dataset, params, *given, progress=progress)
         rows, decisions = _rows(options.get("rows"), problem.table, composition)
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
@@ -281,17 +280,13 @@ class Setup:
     def identity(self) -> dict[str, str]:
         """What the draws depend on."""
         kinds = ("minibatch_size", "rows", "constraints", "precondition")
-        search = {name: of_value(value, jnp.int32(1)) for name, value in self.composition.search.items()}
-        return self.problem.identity(
-            {
-                "sampler": self.composition.name,
-                "params": self.problem.params,
-                "stepsize": of_value(self.stepsize, jnp.int32(1)),
-                **{option: self.options.get(option) for option in kinds},
-                **{name: of_value(value, jnp.int32(1)) for name, value in self.composition.told.items()},
-                **search,
-            }
-        )
+        own = {"stepsize": self.stepsize, **self.composition.told, **self.composition.search}
+        asked = {
+            "sampler": self.composition.name,
+            "params": self.problem.params,
+            **{kind: self.options.get(kind) for kind in kinds},
+        }
+        return self.problem.identity(asked | {name: of_value(value, jnp.int32(1)) for name, value in own.items()})
 
     def build(self, place: Place) -> Sampler:
         """The sampler, set-up work done, or found in the place."""
@@ -303,19 +298,18 @@ class Setup:
         precondition, importance = self.options.get("precondition"), setup.rows == "importance"
         wishes = Wishes(precondition, self.own, importance, self.schedule is None, self.composition.gradient.centred)
         preparation = wishes.prepare(self.problem, place, progress)
-        setup, schedule = setup._chosen(preparation, place)
-        gradient, dynamics = self.composition.gradient, self.dynamics
+        gradient, dynamics, schedule = self.composition.gradient, self.dynamics, self.schedule
+        if schedule is None:
+            choose = partial(preparation.choose, self.composition.dynamics, self.batch_size)
+            eps, batch_size, told = place.stage("choice", choose)
+            setup, schedule = (
+                replace(setup, batch_size=batch_size, decisions=self.decisions + told),
+                step_schedule(eps, self.moving),
+            )
         if preparation.whitening is not None:
             gradient = Whitened(gradient)
             dynamics = dynamics.on_unit_ball() if preparation.whitening.dense else dynamics
         return setup._sampler(preparation.start, schedule, gradient, dynamics, preparation.choice)
-
-    def _chosen(self, preparation: Preparation, place: Place) -> tuple[Setup, Schedule]:
-        """The step sizes, and the setup with its number of rows: as they came, or chosen."""
-        if self.schedule is not None:
-            return self, self.schedule
-        eps, batch_size, told = place.stage("choice", lambda: preparation.choose(self.composition.dynamics, self.batch_size))
-        return replace(self, batch_size=batch_size, decisions=self.decisions + told), step_schedule(eps, self.moving)
 
     def _sampler(
         self, start: Start, schedule: Schedule, gradient: Estimator, dynamics: Dynamics, choice: Importance | None
@@ -333,13 +327,10 @@ class Setup:
             **composition.told,
         }
         if composition.search:
-            steps = composition.search["n_iters_opt"]
-            searched = isinstance(start, PaperSearch)
-            settings["centre"] = f"{steps} steps of {start.schedule.describe()}" if searched else "automatic"
+            settings["centre"] = str(start) if isinstance(start, PaperSearch) else "automatic"
         kernel = Kernel(problem.posterior, gradient, dynamics, schedule)
-        return Sampler(
-            composition.name, kernel, source, problem.position, start, settings, self.decisions, self.identity
-        )  # fmt: skip
+        given = (problem.position, start, settings, self.decisions, self.identity)
+        return Sampler(composition.name, kernel, source, *given)
 
     def _check(self) -> None:
         """What only shows when the parts are seen together."""
@@ -430,18 +421,13 @@ def _refuse_over_strata(rows: str, stepsize: Any, gradient: Estimator) -> None:
 
 
 def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
-    """Rows per gradient; None where they are to be chosen, together with the step size."""
-    if not isinstance(minibatch_size, str):
-        return check_minibatch(minibatch_size, n_rows)
-    if minibatch_size != "auto" or stepsize != "auto":
+    """Rows per gradient, from a count or a proportion; None where they are to be chosen, together with the step size."""
+    if isinstance(minibatch_size, str):
+        if minibatch_size == stepsize == "auto":
+            return None
         raise InputError(
             f"minibatch_size is {minibatch_size!r}; expected a count, a proportion, or 'auto' together with stepsize='auto'"
         )
-    return None
-
-
-def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
-    """The number of rows in a minibatch, from a count or a proportion."""
     count, share = isinstance(minibatch_size, numbers.Integral), isinstance(minibatch_size, numbers.Real)
     if isinstance(minibatch_size, bool) or not (count or share):
         raise InputError(
@@ -512,7 +498,6 @@ def step_by_step(sampler: Callable[Arguments, Result]) -> Callable[Arguments, Sa
 
     def setup(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Sampler:
         composition, problem, options = _composed(define, None, args, kwargs)
-        check_progress(options.get("progress", True))
         return Setup.of(composition, *problem, options=options).build(Nowhere())
 
     setup.__module__, setup.__name__ = define.__module__, f"{define.__name__}_setup"

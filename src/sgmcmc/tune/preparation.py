@@ -98,6 +98,9 @@ class PaperSearch:
     schedule: Schedule
     n_iters: int
 
+    def __str__(self) -> str:
+        return f"{self.n_iters} steps of {self.schedule.describe()}"
+
     def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
         loop = Loop.of(Kernel(kernel.posterior, Minibatch(), Ascent(), self.schedule), source)
         raw = jax.random.key_data(jax.random.fold_in(root, SEARCH_CHAIN))
