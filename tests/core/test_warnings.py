@@ -124,7 +124,7 @@ CASES = {
     "run/sampler.py _warn_of_noise": (too_noisy, "raise alpha or minibatch_size"),
     "run/shared_folder.py draws": (peers_disk, "the draws are with process 0"),
     "samplers/composing.py _rows": (rows_in_order, "were not shuffled"),
-    "samplers/composing.py _batch_size": (large_share, "110000 rows for every step"),
+    "samplers/composing.py check_minibatch": (large_share, "110000 rows for every step"),
     "samplers/sample.py _warn": (few_draws, r"See health\(\)"),
     "tune/preparation.py warn_of_distance": (no_mode, "search for the centre"),
 }

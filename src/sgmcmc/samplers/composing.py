@@ -421,13 +421,18 @@ def _refuse_over_strata(rows: str, stepsize: Any, gradient: Estimator) -> None:
 
 
 def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
-    """Rows per gradient, from a count or a proportion; None where they are to be chosen, together with the step size."""
-    if isinstance(minibatch_size, str):
-        if minibatch_size == stepsize == "auto":
-            return None
+    """Rows per gradient; None where they are to be chosen, together with the step size."""
+    if not isinstance(minibatch_size, str):
+        return check_minibatch(minibatch_size, n_rows)
+    if minibatch_size != "auto" or stepsize != "auto":
         raise InputError(
             f"minibatch_size is {minibatch_size!r}; expected a count, a proportion, or 'auto' together with stepsize='auto'"
         )
+    return None
+
+
+def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
+    """The number of rows in a minibatch, from a count or a proportion."""
     count, share = isinstance(minibatch_size, numbers.Integral), isinstance(minibatch_size, numbers.Real)
     if isinstance(minibatch_size, bool) or not (count or share):
         raise InputError(
