@@ -47,6 +47,11 @@ class Arrangement:
         """Size of a row of each array."""
         return {name: dtype.itemsize * math.prod(self.row_shapes[name]) for name, dtype in self.dtypes.items()}
 
+    @property
+    def row_size(self) -> int:
+        """Of all arrays together."""
+        return sum(self.row_bytes.values())
+
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Arrangement:
         """From JSON, in which types are names and shapes are lists."""

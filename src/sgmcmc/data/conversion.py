@@ -19,7 +19,7 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
 from sgmcmc.data.readers import Options, RawData, libsvm_table, most_features
-from sgmcmc.data.writing import Collected, GrowingFile, Runs, SpilledRows, check_space, row_files, write_failure
+from sgmcmc.data.writing import Collected, GrowingFile, Spill, check_space, row_files, write_failure
 from sgmcmc.rows.files import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
 SPILL = "shuffling.tmp"
@@ -129,10 +129,9 @@ class Conversion:
         if first is None:
             raise InputError("the source has no rows")
         arrangement = settle(first[0], self.columns, self.dtype, first[1])
-        spilled = Runs(arrangement, 1).row_bytes
+        spilled = self._spill(arrangement, 1).row_bytes
         if n_rows is not None:
-            row_bytes = sum(arrangement.row_bytes.values())
-            check_space(self.folder, n_rows * (row_bytes if self.seed is None else row_bytes + spilled))
+            check_space(self.folder, n_rows * (arrangement.row_size + (0 if self.seed is None else spilled)))
         return self._noted(replace(mark, arrangement=arrangement, run_rows=max(1, self.memory // 4 // spilled)))
 
     def _blocks(self, raw: RawData, mark: Bookmark) -> Iterator[Found]:
@@ -163,57 +162,58 @@ class Conversion:
     def _keep_all(self, mark: Bookmark, found: Iterator[Found]) -> Bookmark:
         arrangement = mark.arrangement
         assert arrangement is not None
-        runs, collected = Runs(arrangement, mark.run_rows), Collected(arrangement, mark.run_rows)
-        with self._sink(mark, runs) as files:
+        spill, collected = self._spill(arrangement, mark.run_rows), Collected(arrangement, mark.run_rows)
+        with self._sink(mark, spill) as files:
             for columns, place, tables in found:
                 for rows in collected.add(arrangement.arrays(columns, place)):
-                    self._keep(rows, files, runs, mark.rows)
+                    self._keep(rows, files, spill, mark.rows)
                     mark = self._noted(replace(mark, rows=mark.rows + mark.run_rows, tables=tables))
-            self._keep(collected.rest(), files, runs, mark.rows)
+            self._keep(collected.rest(), files, spill, mark.rows)
             checksums = {name: file.sha256() for name, file in files.items()} if self.seed is None else None
             n_rows = mark.rows + collected.filled
             if n_rows == 0:
                 raise InputError("the source has no rows")
             return self._noted(replace(mark, rows=n_rows, all_read=True, checksums=checksums))
 
-    def _keep(self, rows: Rows, files: dict[str, GrowingFile], runs: Runs, first_row: int) -> None:
+    def _keep(self, rows: Rows, files: dict[str, GrowingFile], spill: Spill, first_row: int) -> None:
         if self.seed is None:
             for name, values in rows.items():
                 files[name].append(values)
         else:
-            runs.write(files[SPILL], rows, self.seed, first_row)
+            spill.write(files[SPILL], rows, self.seed, first_row)
         for file in files.values():
             file.sync()
 
     @contextlib.contextmanager
-    def _sink(self, mark: Bookmark, runs: Runs) -> Iterator[dict[str, GrowingFile]]:
+    def _sink(self, mark: Bookmark, spill: Spill) -> Iterator[dict[str, GrowingFile]]:
         """The files that grow while the raw data are read."""
         if self.seed is None:
-            with row_files(self.folder, runs.arrangement, mark.rows) as files:
+            with row_files(self.folder, spill.arrangement, mark.rows) as files:
                 yield files
         else:
-            with contextlib.closing(GrowingFile(self.folder / SPILL, runs.end(mark.rows))) as spill:
-                yield {SPILL: spill}
+            with GrowingFile(spill.path, spill.end(mark.rows)) as file:
+                yield {SPILL: file}
+
+    def _spill(self, arrangement: Arrangement, run_rows: int) -> Spill:
+        return Spill(self.folder / SPILL, arrangement, run_rows)
 
     def _sort(self, mark: Bookmark) -> Bookmark:
         """From the spill file to the arrays' files, one range of keys after the other."""
         if mark.checksums is not None:
             return mark
-        arrangement = mark.arrangement
-        assert arrangement is not None
-        runs, row_bytes = Runs(arrangement, mark.run_rows), sum(arrangement.row_bytes.values())
+        assert mark.arrangement is not None
+        spill, row_bytes = self._spill(mark.arrangement, mark.run_rows), mark.arrangement.row_size
         check_space(self.folder, (mark.rows - mark.rows_sorted) * row_bytes)
         if not mark.ranges:  # half of the memory is for the rows as read, half for the rows in order
-            mark = replace(mark, ranges=max(1, math.ceil(2 * mark.rows * runs.row_bytes / self.memory)))
+            mark = replace(mark, ranges=max(1, math.ceil(2 * mark.rows * spill.row_bytes / self.memory)))
         with (
-            row_files(self.folder, arrangement, mark.rows_sorted) as files,
-            contextlib.closing(SpilledRows(self.folder / SPILL, runs, mark.rows)) as spilled,
+            row_files(self.folder, mark.arrangement, mark.rows_sorted) as files,
             Bar(self.progress, "sorting", mark.rows * row_bytes, "B") as bar,
         ):
             bar.update(mark.rows_sorted * row_bytes)
             for number in range(mark.ranges_done, mark.ranges):
                 count = 0
-                for name, rows in spilled.in_range(number, mark.ranges):
+                for name, rows in spill.in_range(number, mark.ranges, mark.rows):
                     files[name].append(rows)
                     files[name].sync()
                     count = len(rows)
