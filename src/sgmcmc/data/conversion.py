@@ -18,7 +18,7 @@ from sgmcmc.core.files import DamagedFileError, alone, checked_json, draft_of, l
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
-from sgmcmc.data.readers import Options, RawData, libsvm_table, most_features
+from sgmcmc.data.readers import Options, RawData, file_table, most_features
 from sgmcmc.data.writing import Collected, GrowingFile, Spill, check_space, row_files, write_failure
 from sgmcmc.rows.files import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
@@ -115,7 +115,7 @@ class Conversion:
             if raw.uncounted:
                 n_features = mark.features or most_features(raw.uncounted, self.progress)
                 mark = self._noted(replace(mark, features=n_features))
-                raw = replace(raw, tables=[libsvm_table(path, Options(n_features=n_features)) for path in raw.uncounted])
+                raw = replace(raw, tables=[file_table("libsvm", path, Options(n_features=n_features)) for path in raw.uncounted])
             found = self._blocks(raw, mark)
             first = next(found, None)
             if mark.arrangement is None:

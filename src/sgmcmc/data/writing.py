@@ -118,7 +118,7 @@ def write_failure(folder: Path, error: OSError) -> SgmcmcError:
     again = "run the same call again: it goes on where it stopped"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return SgmcmcError(f"the disk of {folder} is full ({error}); what was converted is kept: make room and {again}")
-    return SgmcmcError(f"{folder} could not be written ({error}); check its permissions and disk, or choose another folder; {again}")
+    return SgmcmcError(f"{folder} could not be written ({error}); check its permissions, or choose another folder; {again}")
 
 
 def changed(path: Path, found: int, recorded: int) -> SgmcmcError:
