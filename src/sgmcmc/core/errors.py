@@ -105,5 +105,9 @@ def describe(value: Any) -> str:
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None:
         return f"{type(value).__name__} of shape {tuple(shape)} and dtype {dtype}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(repr(value))
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """As much of a text as a message has room for."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."

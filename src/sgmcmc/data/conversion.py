@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sgmcmc.core.checks import Progress
-from sgmcmc.core.errors import InputError, SgmcmcError
+from sgmcmc.core.errors import InputError, SgmcmcError, shortened
 from sgmcmc.core.files import DamagedFileError, alone, checked_json, draft_of, lock_of, sync_folder, write_json
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows
@@ -65,8 +65,7 @@ class Conversion:
                 return
             self.folder.mkdir(parents=True, exist_ok=True)
             with alone(self.folder / PROGRESS, f"converts into {self.folder}", self.progress):
-                mark = self._begin(overwrite)
-                if mark is not None:
+                if (mark := self._begin(overwrite)) is not None:
                     mark = self._read_all(mark)
                     mark = mark if self.seed is None else self._sort(mark)
                     (self.folder / SPILL).unlink(missing_ok=True)
@@ -99,10 +98,8 @@ class Conversion:
             raise InputError(f"{self.folder} is not empty and not a folder of rows (it has {others[0]!r}); choose another folder")
         if ours and not overwrite:
             state = "holds the data" if finished else "has an unfinished conversion"
-            raise InputError(
-                f"{self.folder} {state} of another call: {differences(found, self.call)}; choose another folder, "
-                "or say overwrite=True to replace what is there"
-            )
+            remedy = "choose another folder, or say overwrite=True to replace what is there"
+            raise InputError(f"{self.folder} {state} of another call: {differences(found, self.call)}; {remedy}")
         clear(self.folder)
         return self._noted(Bookmark(self.call))
 
@@ -152,10 +149,8 @@ class Conversion:
                         bar.update(read - before)
                         before = read
                 except OSError as error:
-                    raise SgmcmcError(
-                        f"{table.name} could not be read ({error}); what was converted so far is kept: check the file and run "
-                        "the same call again"
-                    ) from error
+                    remedy = "what was converted so far is kept: check the file and run the same call again"
+                    raise SgmcmcError(f"{table.name} could not be read ({error}); {remedy}") from error
                 bar.update((table.size or before) - before)
                 lengths, skip = (*lengths, row), 0
 
@@ -264,13 +259,6 @@ def differences(found: Bookmark | None, call: dict[str, Any]) -> str:
     """What another call asked for, and what this one does."""
     if found is None:
         return "its record is missing or damaged"
-    return "; ".join(
-        f"{key} is {_short(call.get(key))}, there it was {_short(found.call.get(key))}"
-        for key in dict.fromkeys([*call, *found.call])
-        if call.get(key) != found.call.get(key)
-    )
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    pairs = {key: (call.get(key), found.call.get(key)) for key in call | found.call}
+    told = {key: [shortened(json.dumps(value, ensure_ascii=False), 120) for value in pair] for key, pair in pairs.items()}
+    return "; ".join(f"{key} is {told[key][0]}, there it was {told[key][1]}" for key, (now, was) in pairs.items() if now != was)

@@ -2,7 +2,6 @@
 
 import numbers
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
@@ -65,10 +64,8 @@ def get_dataset(name: str, *, progress: Progress = True, download: bool = True) 
     files = next(complete, entry.routes[0])
     for file in _missing(files, folder):
         if not download:
-            raise SgmcmcError(
-                f"{file.name} is not in {folder}, and download=False; put it there (from {file.homes[0]}), "
-                f"or set {FOLDER_SETTING} to the folder that has it, or leave out download=False"
-            )
+            remedy = f"put it there (from {file.homes[0]}), or set {FOLDER_SETTING} to the folder that has it, or leave that out"
+            raise SgmcmcError(f"{file.name} is not in {folder}, and download=False; {remedy}")
         fetch(file, folder, progress)
     return entry.finish(arrays_of(name, files, folder))
 
@@ -107,13 +104,12 @@ def train_test_split(
 
 
 def _check_rows(dataset: Any) -> tuple[dict[str, np.ndarray], int]:
-    if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
-        raise InputError(
-            f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'X': X, 'y': y}}"
-        )
+    expected = "expected a dict of arrays with rows on the first axis, such as {'X': X, 'y': y}"
+    if not hasattr(dataset, "items"):
+        raise InputError(f"dataset is {describe(dataset)}; {expected}")
     arrays = {str(name): _check_array(str(name), values) for name, values in dataset.items()}
     if not arrays:
-        raise InputError("dataset has no arrays; expected a dict such as {'X': X, 'y': y}, rows on the first axis")
+        raise InputError(f"dataset has no arrays; {expected}")
     n_rows = check_row_counts(arrays)
     if n_rows < 2:
         raise InputError(f"dataset has {n_rows} rows; expected at least 2, one for each part")
