@@ -28,6 +28,7 @@ Record = TypeVar("Record")
 
 OURS = (State, Centre, WhitenedState, Whitening, Decision, Decisions, MomentValues, QuantileValues)
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
+NUMBERS: dict[str, Any] = {"int": int, "float": float}
 RECORDS: dict[str, Any] = {record.__name__: record for record in OURS}
 
 
@@ -65,9 +66,7 @@ def unpack(spec: dict[str, Any], arrays: Sequence[np.ndarray], *likes: PyTree) -
         ((kind, value),) = node.items()
         if kind == "dict":
             return {key: again(child) for key, child in value.items()}
-        if kind in ("int", "float"):
-            return int(value) if kind == "int" else float(value)
-        return SEQUENCES[kind](again(child) for child in value)
+        return NUMBERS[kind](value) if kind in NUMBERS else SEQUENCES[kind](again(child) for child in value)
 
     return again(spec["root"])
 
@@ -161,7 +160,5 @@ class _Packer:
 
 
 def _refusal(node: Any, place: str) -> InputError:
-    return InputError(
-        f"{place.lstrip('.') or 'the tree'} is {describe(node)}, which cannot be saved; expected arrays, numbers and text in "
-        "dicts with string keys, lists and tuples, or in a tree built like params"
-    )
+    expected = "arrays, numbers and text in dicts with string keys, lists and tuples, or in a tree built like params"
+    return InputError(f"{place.lstrip('.') or 'the tree'} is {describe(node)}, which cannot be saved; expected {expected}")
