@@ -195,7 +195,7 @@ class DrawFile:
             if (found := read_layout(self._file)) != self._layout:
                 raise SgmcmcError(f"{path} holds draws of {found.leaves}; expected {self._layout.leaves}")
         except OSError as error:
-            raise self._failure(error) from error
+            raise write_failure(self.path, error, self.path.parent, self.committed) from error
 
     def add(self, piece: tuple[Any, PyTree]) -> None:
         """Append the first `count` rows of a tree of arrays; all or, on a full disk, none of them."""
@@ -208,7 +208,7 @@ class DrawFile:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file.fileno(), length)
-            raise self._failure(error) from error
+            raise write_failure(self.path, error, self.path.parent, self.committed) from error
         self.filled += count
 
     def draws(self) -> PyTree:
@@ -227,9 +227,6 @@ class DrawFile:
         while rest:
             written = os.pwrite(self._file.fileno(), rest, position)
             rest, position = rest[written:], position + written
-
-    def _failure(self, error: OSError) -> SgmcmcError:
-        return write_failure(self.path, error, self.path.parent, self.committed)
 
 
 def _records(file: Any, layout: Layout, count: int) -> np.ndarray:

@@ -229,10 +229,7 @@ def _bytes(array: Any) -> bytes:
 
 
 def _hash(*parts: bytes) -> Any:
-    digest = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        digest.update(part)
-    return digest
+    return hashlib.blake2b(b"".join(parts), digest_size=8)
 
 
 def _without_addresses(text: str) -> str:

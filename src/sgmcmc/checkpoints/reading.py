@@ -41,15 +41,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a folder holds.
-
-    Attributes:
-        manifest: fingerprint, settings, and how the parameters are built.
-        last: the last checkpoint of the folder itself, or None.
-        draws: by name, memory-mapped, as many as belong to that checkpoint.
-        stages: results of set-up work by name.
-        parts: the same for its sub-folders, by name.
-    """
+    """What a folder holds: draws are memory-mapped, as many as belong to its last checkpoint; parts are its sub-folders."""
 
     manifest: dict[str, Any]
     last: Checkpoint | None

@@ -103,16 +103,10 @@ def convert(
 
 @overload
 def open(folder: Path_, in_memory: Literal[False] = False) -> RowFolder: ...  # noqa: A001
-
-
 @overload
 def open(folder: Path_, in_memory: Literal[True]) -> LoadedFolder: ...  # noqa: A001
-
-
 @overload
 def open(folder: Path_, in_memory: bool) -> RowFolder | LoadedFolder: ...  # noqa: A001
-
-
 def open(folder: Path_, in_memory: bool = False) -> RowFolder | LoadedFolder:  # noqa: A001 (sgmcmc.data.open)
     """A folder of rows made by `convert`: a mapping from names to arrays that are read from their files on demand.
 

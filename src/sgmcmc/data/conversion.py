@@ -158,7 +158,11 @@ class Conversion:
         arrangement = mark.arrangement
         assert arrangement is not None
         spill, collected = self._spill(arrangement, mark.run_rows), Collected(arrangement, mark.run_rows)
-        with self._sink(mark, spill) as files:
+        with contextlib.ExitStack() as stack:  # the files that grow while the raw data are read
+            if self.seed is None:
+                files = stack.enter_context(row_files(self.folder, arrangement, mark.rows))
+            else:
+                files = {SPILL: stack.enter_context(GrowingFile(spill.path, spill.end(mark.rows)))}
             for columns, place, tables in found:
                 for rows in collected.add(arrangement.arrays(columns, place)):
                     self._keep(rows, files, spill, mark.rows)
@@ -178,16 +182,6 @@ class Conversion:
             spill.write(files[SPILL], rows, self.seed, first_row)
         for file in files.values():
             file.sync()
-
-    @contextlib.contextmanager
-    def _sink(self, mark: Bookmark, spill: Spill) -> Iterator[dict[str, GrowingFile]]:
-        """The files that grow while the raw data are read."""
-        if self.seed is None:
-            with row_files(self.folder, spill.arrangement, mark.rows) as files:
-                yield files
-        else:
-            with GrowingFile(spill.path, spill.end(mark.rows)) as file:
-                yield {SPILL: file}
 
     def _spill(self, arrangement: Arrangement, run_rows: int) -> Spill:
         return Spill(self.folder / SPILL, arrangement, run_rows)

@@ -66,9 +66,8 @@ class Collected:
     """Rows of blocks of any size, handed on in runs of one size. A run is good until the next is asked for."""
 
     def __init__(self, arrangement: Arrangement, run_rows: int) -> None:
-        self._run = {
-            name: np.empty((run_rows, *arrangement.row_shapes[name]), dtype) for name, dtype in arrangement.dtypes.items()
-        }
+        shapes = arrangement.row_shapes
+        self._run = {name: np.empty((run_rows, *shapes[name]), dtype) for name, dtype in arrangement.dtypes.items()}
         self._run_rows, self.filled = run_rows, 0
 
     def add(self, rows: Rows) -> Iterator[Rows]:

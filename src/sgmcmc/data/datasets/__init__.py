@@ -23,16 +23,10 @@ Parts: TypeAlias = dict[str, dict[str, np.ndarray]]
 
 @overload
 def get_dataset(name: Literal["covertype"], *, progress: Progress = True, download: bool = True) -> np.ndarray: ...
-
-
 @overload
 def get_dataset(name: Literal["mnist"], *, progress: Progress = True, download: bool = True) -> Parts: ...
-
-
 @overload
 def get_dataset(name: str, *, progress: Progress = True, download: bool = True) -> Any: ...
-
-
 def get_dataset(name: str, *, progress: Progress = True, download: bool = True) -> Any:
     """A dataset of the paper: from your data folder, or downloaded into it the first time.
 
@@ -97,8 +91,11 @@ def train_test_split(
     """
     arrays, n_rows = _check_rows(dataset)
     count = _check_test_size(test_size, n_rows)
+    natural = isinstance(seed, numbers.Integral) and not isinstance(seed, bool) and seed >= 0
+    if not (natural or isinstance(seed, np.random.Generator)):
+        raise InputError(f"seed is {describe(seed)}; expected a whole number such as seed=1, or a NumPy generator")
     in_test = np.zeros(n_rows, bool)
-    in_test[_generator(seed).choice(n_rows, count, replace=False, shuffle=False)] = True
+    in_test[np.random.default_rng(seed).choice(n_rows, count, replace=False, shuffle=False)] = True
     train = {name: array[~in_test] for name, array in arrays.items()}
     return train, {name: array[in_test] for name, array in arrays.items()}
 
@@ -137,11 +134,3 @@ def _check_test_size(test_size: Any, n_rows: int) -> int:
     if not 0 < count < n_rows:
         raise InputError(f"test_size is {test_size}, {count} of {n_rows} rows, which leaves a part empty; {expected}")
     return count
-
-
-def _generator(seed: Any) -> np.random.Generator:
-    if isinstance(seed, np.random.Generator):
-        return seed
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise InputError(f"seed is {describe(seed)}; expected a whole number such as seed=1, or a NumPy generator")
-    return np.random.default_rng(int(seed))

@@ -36,11 +36,8 @@ CHUNK = 1 << 16
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as broken."""
 
-TRIES = 4
-"""Of one home, when the transfer breaks off."""
-
-PAUSE = 1.0
-"""Seconds before the second try, twice that before the third, and so on."""
+TRIES, PAUSE = 4, 1.0
+"""Of one home, when the transfer breaks off, and the seconds before the second try; twice that before the third, and so on."""
 
 
 def cache_folder() -> Path:
