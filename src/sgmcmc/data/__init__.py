@@ -83,8 +83,7 @@ def convert(
     check_progress(progress)
     check_choice("shuffle", shuffle, (True, False))
     check_choice("overwrite", overwrite, (True, False))
-    if format is not None:
-        check_choice("format", format, FORMATS)
+    check_choice("format", format, (None, *FORMATS))
     seed, memory = check_count("seed", seed, 0), check_count("memory", memory)
     n_features = None if n_features is None else check_count("n_features", n_features)
     if names is not None and not (isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)):

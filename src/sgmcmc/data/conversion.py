@@ -190,13 +190,14 @@ class Conversion:
         """From the spill file to the arrays' files, one range of keys after the other."""
         if mark.checksums is not None:
             return mark
-        assert mark.arrangement is not None
-        spill, row_bytes = self._spill(mark.arrangement, mark.run_rows), mark.arrangement.row_size
+        arrangement = mark.arrangement
+        assert arrangement is not None
+        spill, row_bytes = self._spill(arrangement, mark.run_rows), arrangement.row_size
         check_space(self.folder, (mark.rows - mark.rows_sorted) * row_bytes)
         if not mark.ranges:  # half of the memory is for the rows as read, half for the rows in order
             mark = replace(mark, ranges=max(1, math.ceil(2 * mark.rows * spill.row_bytes / self.memory)))
         with (
-            row_files(self.folder, mark.arrangement, mark.rows_sorted) as files,
+            row_files(self.folder, arrangement, mark.rows_sorted) as files,
             Bar(self.progress, "sorting", mark.rows * row_bytes, "B") as bar,
         ):
             bar.update(mark.rows_sorted * row_bytes)

@@ -90,10 +90,8 @@ def find_raw_data(source: Any, format_: str | None, options: Options) -> RawData
         return _arrays(dict(sorted(members())), "the Zarr group")  # pyright: ignore
     blocks = source() if callable(source) else source
     if not isinstance(blocks, Iterator):
-        raise InputError(
-            f"source is {describe(source)}; expected the path of a CSV, Parquet, Arrow, LIBSVM or Zarr file, a list of paths, "
-            "a dict of arrays, or an iterator of blocks of rows"
-        )
+        more = "a list of paths, a dict of arrays, or an iterator of blocks of rows"
+        raise InputError(f"source is {describe(source)}; expected the path of a CSV, Parquet, Arrow, LIBSVM or Zarr file, {more}")
     first = next(blocks, None)
     if first is None:
         raise InputError("source has no blocks of rows; an iterator can be used only once: give the function that makes it")
@@ -186,10 +184,9 @@ def _arrays(arrays: Mapping[str, Any], name: str) -> RawData:
 
 def _identity_of(arrays: Mapping[str, Any]) -> list[Any]:
     """Shapes, types, and a digest of a few rows."""
-    known = []
+    known, length = [], next(iter(arrays.values())).shape[0]
+    picked = sorted({length * number // SAMPLED for number in range(SAMPLED)} | {length - 1}) if length else []
     for name, array in arrays.items():
-        length = array.shape[0]
-        picked = sorted({length * number // SAMPLED for number in range(SAMPLED)} | {max(0, length - 1)}) if length else []
         rows = {str(row): np.asarray(array[row : row + 1]) for row in picked}
         known.append([name, list(array.shape), str(array.dtype), _digest(rows)])
     return known

@@ -106,10 +106,9 @@ def check_space(folder: Path, needed: int) -> None:
     """Refuse to begin what the disk has no room for."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise SgmcmcError(
-            f"the disk of {folder} has {size(free)} free, the conversion needs {size(needed)} more (rows are written twice to be "
-            f"shuffled): {size(needed - free)} are missing; make room and run the same call again, or choose another folder"
-        )
+        needs = f"the conversion needs {size(needed)} more (rows are written twice to be shuffled)"
+        remedy = "make room and run the same call again, or choose another folder"
+        raise SgmcmcError(f"the disk of {folder} has {size(free)} free, {needs}: {size(needed - free)} are missing; {remedy}")
 
 
 def write_failure(folder: Path, error: OSError) -> SgmcmcError:

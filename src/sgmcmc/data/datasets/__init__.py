@@ -91,7 +91,7 @@ def train_test_split(
     """
     arrays, n_rows = _check_rows(dataset)
     count = _check_test_size(test_size, n_rows)
-    natural = isinstance(seed, numbers.Integral) and not isinstance(seed, bool) and seed >= 0
+    natural = isinstance(seed, numbers.Integral) and not isinstance(seed, bool) and int(seed) >= 0
     if not (natural or isinstance(seed, np.random.Generator)):
         raise InputError(f"seed is {describe(seed)}; expected a whole number such as seed=1, or a NumPy generator")
     in_test = np.zeros(n_rows, bool)
