@@ -26,16 +26,8 @@ STOPPED = 130
 
 D = 10
 NAMES = ["bias", *(f"beta[{j}]" for j in range(D))]
-FORMATS = {
-    "true": "+.4f",
-    "mean": "+.4f",
-    "sd": ".4f",
-    "z": "+.2f",
-    "mcse": ".5f",
-    "ess": ".0f",
-    "r_hat": ".3f",
-    "inflation": ".3f",
-}
+FORMATS = {"true": "+.4f", "mean": "+.4f", "sd": ".4f", "z": "+.2f"}
+FORMATS |= {"mcse": ".5f", "ess": ".0f", "r_hat": ".3f", "inflation": ".3f"}
 
 
 class _Group(click.Group):
@@ -52,11 +44,7 @@ class _Group(click.Group):
             ctx.exit(STOPPED)
 
 
-@click.group(
-    cls=_Group,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Documentation of a command: sgmcmc COMMAND --help.",
-)
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog="More: sgmcmc COMMAND --help.")
 def main() -> None:
     """Stochastic gradient MCMC: a demonstration, and what is installed."""
 
@@ -68,9 +56,7 @@ def version() -> None:
 
 
 @main.command()
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), default="demo.png", show_default=True, help="The picture."
-)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default="demo.png", show_default=True, help="Picture.")
 @click.option("--rows", type=click.IntRange(100), default=1_000_000, show_default=True, help="Rows of data.")
 @click.option("--draws", type=click.IntRange(100), default=2_500, show_default=True, help="Draws of each chain.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of data and chains.")
@@ -96,8 +82,7 @@ def demo(out: Path, rows: int, draws: int, seed: int, quiet: bool) -> None:
     say("\n" + table.to_string(formatters={name: f"{{:{text}}}".format for name, text in FORMATS.items()}))
     say("\nz = (mean - true)/sd: about 95 in 100 should lie between -2 and 2. ess and r_hat measure mixing; inflation,")
     say("the variance of the chain over the posterior's, measures bias.\n")
-    say(f"What was decided:\n{fit.decisions}\n")
-    say(f"What the checks say:\n{fit.health()}\n")
+    say(f"What was decided:\n{fit.decisions}\n\nWhat the checks say:\n{fit.health()}\n")
     say(f"everything, compilation included: {seconds:.1f} s")
     draw(fit, truth, f"Logistic regression on {rows:,} rows", out)
     say(f"picture: {out}")
@@ -108,8 +93,7 @@ def make_data(n_rows: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray
     rng = np.random.default_rng(seed)
     truth = rng.normal(0.0, 0.5, 1 + D).astype(np.float32)
     common = rng.standard_normal((n_rows, 1), np.float32)
-    X = np.sqrt(0.85) * rng.standard_normal((n_rows, D), np.float32) + np.sqrt(0.15) * common
-    X = X.astype(np.float32)
+    X = (np.sqrt(0.85) * rng.standard_normal((n_rows, D), np.float32) + np.sqrt(0.15) * common).astype(np.float32)
     p = 1 / (1 + np.exp(-(truth[0] + X @ truth[1:])))
     return {"X": X, "y": rng.random(n_rows, np.float32) < p}, truth
 

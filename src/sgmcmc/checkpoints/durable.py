@@ -47,9 +47,8 @@ def write_failure(path: Path, error: OSError, folder: Path, safe: int) -> Sgmcmc
     remedy = next((remedy for remedy, codes in REMEDIES.items() if error.errno in codes), "see to the disk")
     kept = f"the {safe:,} draws of the last checkpoint are safe in {folder}" if safe else f"{folder} holds no draws yet"
     read = f", or read them with sgmcmc.load({str(folder)!r})" if safe else ""
-    return SgmcmcError(
-        f"{path} could not be written: {error.strerror or error}; {kept}; {remedy} and make the same call again to go on{read}"
-    )
+    again = f"{remedy} and make the same call again to go on"
+    return SgmcmcError(f"{path} could not be written: {error.strerror or error}; {kept}; {again}{read}")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -128,24 +127,20 @@ class Layout:
         formats = [(jnp.dtype(name), shape) for name, shape in self.leaves]
         whole: Any = {"names": [str(number) for number in range(len(formats))], "formats": formats}
         aligned = np.dtype(whole, align=True)
-        if aligned.itemsize == 0:  # records without numbers are counted too
-            return np.dtype(whole | {"itemsize": aligned.alignment})
-        return aligned
+        return aligned if aligned.itemsize else np.dtype(whole | {"itemsize": aligned.alignment})  # no numbers: counted too
 
     @cached_property
     def header(self) -> bytes:
         """What the file begins with: lines of text, filled up so that the records after them are aligned."""
         text = json.dumps({"name": self.name, "built": self.built, "leaves": self.leaves, "chained": self.chained})
         size = len(OPENING) + 8 + 1 + len(text.encode()) + 1
-        padding = " " * (_round_up(size, ALIGNMENT) - size)
+        padding = " " * (-size % ALIGNMENT)
         return OPENING + f"{len(text.encode()) + len(padding):08d}\n{text}{padding}\n".encode()
 
     def arrays(self, records: np.ndarray) -> list[np.ndarray]:
         """The leaves of some records, read-only: axes (chain,) draw and those of the parameter."""
         records.flags.writeable = False
-        axis = 1 if self.chained else 0
-        names = self.record.names or ()
-        return [np.moveaxis(np.asarray(records[name]), 0, axis) for name in names]
+        return [np.moveaxis(np.asarray(records[name]), 0, int(self.chained)) for name in self.record.names or ()]
 
 
 def read_layout(file: BinaryIO) -> Layout:
@@ -200,7 +195,7 @@ class DrawFile:
             if (found := read_layout(self._file)) != self._layout:
                 raise SgmcmcError(f"{path} holds draws of {found.leaves}; expected {self._layout.leaves}")
         except OSError as error:
-            raise self._failure(error) from error
+            raise write_failure(self.path, error, self.path.parent, self.committed) from error
 
     def add(self, piece: tuple[Any, PyTree]) -> None:
         """Append the first `count` rows of a tree of arrays; all or, on a full disk, none of them."""
@@ -213,13 +208,12 @@ class DrawFile:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file.fileno(), length)
-            raise self._failure(error) from error
+            raise write_failure(self.path, error, self.path.parent, self.committed) from error
         self.filled += count
 
     def draws(self) -> PyTree:
         """All draws so far as read-only arrays that live on disk: axes (chain,) draw and those of the parameter."""
-        arrays = self._layout.arrays(_records(self._file, self._layout, self.filled))
-        return jax.tree.unflatten(self._structure, arrays)
+        return jax.tree.unflatten(self._structure, self._layout.arrays(_records(self._file, self._layout, self.filled)))
 
     def sync(self) -> None:
         """Wait until all draws are on disk."""
@@ -234,15 +228,8 @@ class DrawFile:
             written = os.pwrite(self._file.fileno(), rest, position)
             rest, position = rest[written:], position + written
 
-    def _failure(self, error: OSError) -> SgmcmcError:
-        return write_failure(self.path, error, self.path.parent, self.committed)
-
 
 def _records(file: Any, layout: Layout, count: int) -> np.ndarray:
     if count == 0:
         return np.empty(0, layout.record)
     return np.memmap(file, layout.record, "r", len(layout.header), (count,))
-
-
-def _round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple

@@ -5,6 +5,7 @@ Texts are the same in every process, on every machine.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -27,16 +28,12 @@ BLOCKS, BLOCK_BYTES = 64, 4 << 20
 FEW = 4
 """A tree of so many numbers is written out; of a larger one this many."""
 
-DATA = "data"
+DATA, ABSENT = "data", "not there"
 VERSIONS = ("sgmcmc", "jax", "jaxlib", "numpy")
 """Software of which another version may round differently, or draw other random numbers: the law of a run stays the same."""
 
 
-def fingerprint(
-    dataset: Mapping[str, Any],
-    functions: Mapping[str, Sequence[Any]],
-    values: Mapping[str, Any],
-) -> dict[str, str]:
+def fingerprint(dataset: Mapping[str, Any], functions: Mapping[str, Sequence[Any]], values: Mapping[str, Any]) -> dict[str, str]:
     """What a run depends on.
 
     Args:
@@ -121,36 +118,27 @@ def of_value(value: Any, *arguments: PyTree) -> str:
 
 def differences(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What differs, each in a sentence; nothing if the two are the same."""
-    names = [*recorded, *(name for name in now if name not in recorded)]
-    return [_difference(name, recorded.get(name), now.get(name)) for name in names if recorded.get(name) != now.get(name)]
+    pairs = {name: (recorded.get(name, ABSENT), now.get(name, ABSENT)) for name in {**recorded, **now}}
+    return [_difference(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
 
 
-def _difference(name: str, was: str | None, now: str | None) -> str:
+def _difference(name: str, was: str, now: str) -> str:
     if name == DATA or name.startswith(f"{DATA}."):
-        return f"the data differ: {_data_difference(name.removeprefix(DATA).removeprefix('.'), was, now)}"
-    was_told, is_told = (
-        None if text is None else re.sub(r"function: \w+, captured \w+", "a function", text) for text in (was, now)
-    )
+        return f"the data differ: {_data_difference(name[len(DATA) + 1 :] or 'the folder of rows', was, now)}"
+    was_told, is_told = (re.sub(r"function: \w+, captured \w+", "a function", text) for text in (was, now))
     if was_told != is_told:
-        return f"{name} {_told('was', was_told)}, {_told('is', is_told)}"
-    codes, codes_now = (re.findall(r"function: (\w+)", text or "") for text in (was, now))
+        return f"{name} was {was_told}, is {is_told}"
+    codes, codes_now = (re.findall(r"function: (\w+)", text) for text in (was, now))
     if codes == codes_now:
         return f"{name} captures other arrays than when it made the run"
     return f"{name} is another function than the one that made the run"
 
 
-def _data_difference(name: str, was: str | None, now: str | None) -> str:
-    subject = name or "the folder of rows"
-    if was is None or now is None:
-        return f"{subject} {_told('was', was)}, {_told('is', now)}"
-    (kind, bits), (kind_now, bits_now) = (text.rpartition(", ")[::2] for text in (was, now))
-    if kind == kind_now and bits != bits_now:
-        return f"{subject} has other values"
-    return f"{subject} was {kind}, is {kind_now}"
-
-
-def _told(verb: str, text: str | None) -> str:
-    return f"{verb} {'not there' if text is None else text}"
+def _data_difference(subject: str, was: str, now: str) -> str:
+    if ABSENT in (was, now):
+        return f"{subject} was {was}, is {now}"
+    kind, kind_now = (text.rpartition(", ")[0] for text in (was, now))
+    return f"{subject} has other values" if kind == kind_now else f"{subject} was {kind}, is {kind_now}"
 
 
 def _constants(node: Any) -> Iterator[Any]:
@@ -186,8 +174,7 @@ def _blocks(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[np.
     if not shape:
         yield np.asarray(array)[None]
         return
-    n_rows = shape[0]
-    per_row = max(1, dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64)))
+    n_rows, per_row = shape[0], max(1, dtype.itemsize * math.prod(shape[1:]))
     rows = max(1, BLOCK_BYTES // per_row)
     if n_rows * per_row <= WHOLE_BYTES:
         starts = range(0, n_rows, rows)
@@ -213,8 +200,7 @@ def _of_leaf(value: Any, arguments: Sequence[PyTree]) -> str:
 
 
 def _of_numbers(tree: PyTree) -> str:
-    leaves, names = jax.tree.leaves(tree), leaf_names(tree)
-    total = size(tree)
+    leaves, names, total = jax.tree.leaves(tree), leaf_names(tree), size(tree)
     if total <= FEW and all(np.ndim(leaf) == 0 for leaf in leaves):
         return ", ".join(f"{name}: {np.asarray(leaf).item()!r}" for name, leaf in zip(names, leaves, strict=True))
     head = [repr(number) for leaf in leaves[:FEW] for number in np.ravel(np.asarray(leaf))[:FEW].tolist()][:FEW]
@@ -225,9 +211,9 @@ def _of_numbers(tree: PyTree) -> str:
 def _is_number(value: Any) -> bool:
     if isinstance(value, jax.Array):
         return not jnp.issubdtype(value.dtype, jax.dtypes.extended)
-    return isinstance(value, bool | int | float | complex) or (
-        isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
-    )
+    if isinstance(value, np.ndarray | np.generic):
+        return not value.dtype.hasobject
+    return isinstance(value, bool | int | float | complex)
 
 
 def _is_constraint(value: Any) -> bool:
@@ -243,10 +229,7 @@ def _bytes(array: Any) -> bytes:
 
 
 def _hash(*parts: bytes) -> Any:
-    digest = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        digest.update(part)
-    return digest
+    return hashlib.blake2b(b"".join(parts), digest_size=8)
 
 
 def _without_addresses(text: str) -> str:

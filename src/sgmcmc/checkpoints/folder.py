@@ -159,10 +159,8 @@ def _usable(folder: Path) -> Iterator[None]:
             sync_folder(folder.parent)
         yield
     except OSError as error:
-        raise SgmcmcError(
-            f"{error.filename or folder} cannot be used for checkpoints: {error.strerror or error}; make it a folder that can be "
-            "written to, or use another one"
-        ) from error
+        why = f"{error.filename or folder} cannot be used for checkpoints: {error.strerror or error}"
+        raise SgmcmcError(f"{why}; make it a folder that can be written to, or use another one") from error
 
 
 def _new_manifest(fingerprint: Mapping[str, str], seed: Any, params: PyTree) -> dict[str, Any]:
@@ -189,13 +187,11 @@ def _same_run(
             found.append(f"seed was {_seed_text(_seed_of(manifest))}, is {_seed_text(numbers)}")
     if found:
         remedy = "; or say allow_version_change=True to go on all the same" if found == versions else ""
-        raise InputError(
-            f"{folder} holds another run: {'; '.join(found)}; use another folder, or delete this one to start over{remedy}"
-        )
+        remedy = f"use another folder, or delete this one to start over{remedy}"
+        raise InputError(f"{folder} holds another run: {'; '.join(found)}; {remedy}")
     if not changed:
         return manifest
-    changes = [*manifest.get("version_changes", []), *changed]
-    return manifest | {"fingerprint": dict(fingerprint), "version_changes": changes}
+    return manifest | {"fingerprint": dict(fingerprint), "version_changes": manifest.get("version_changes", []) + changed}
 
 
 def _seed_of(manifest: Mapping[str, Any]) -> np.ndarray:

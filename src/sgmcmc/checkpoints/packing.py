@@ -28,6 +28,7 @@ Record = TypeVar("Record")
 
 OURS = (State, Centre, WhitenedState, Whitening, Decision, Decisions, MomentValues, QuantileValues)
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
+NUMBERS: dict[str, Any] = {"int": int, "float": float}
 RECORDS: dict[str, Any] = {record.__name__: record for record in OURS}
 
 
@@ -42,9 +43,33 @@ def pack(tree: PyTree, *likes: PyTree) -> tuple[dict[str, Any], list[np.ndarray]
 
     `likes` are trees whose nodes need not be dicts, lists and tuples, the user's params above all; None counts for nothing.
     """
-    packer = _Packer(likes)
-    root = packer.pack(tree, "")
-    return {"root": root, "likes": [None if like is None else outline(like) for like in likes]}, packer.arrays
+    arrays: list[np.ndarray] = []
+    structures = [jax.tree.structure(like) for like in likes]
+
+    def packed(node: Any, place: str) -> Any:
+        structure = jax.tree.structure(node)
+        if structure in structures and structure.num_leaves and not treedef_is_leaf(structure):  # one leaf is like many things
+            leaves = zip(leaf_names(node), jax.tree.leaves(node), strict=True)
+            return {"like": structures.index(structure), "leaves": [packed(leaf, f"{place}.{name}") for name, leaf in leaves]}
+        if node is None or isinstance(node, bool | str):
+            return node
+        if isinstance(node, jax.Array | np.ndarray | np.generic):
+            plain, told = _plain(node, place)
+            arrays.append(plain)
+            return {"array": len(arrays) - 1, **told}
+        if isinstance(node, numbers.Real):
+            return {"int": int(node)} if isinstance(node, numbers.Integral) else {"float": repr(float(node))}
+        if type(node) is dict and all(isinstance(key, str) for key in node):
+            return {"dict": {key: packed(child, f"{place}.{key}") for key, child in node.items()}}
+        if type(node) in (list, tuple):
+            return {type(node).__name__: [packed(child, f"{place}[{k}]") for k, child in enumerate(node)]}
+        name = type(node).__name__
+        if RECORDS.get(name) is type(node):
+            values = {one.name: packed(getattr(node, one.name), f"{place}.{one.name}") for one in fields(RECORDS[name])}
+            return {"record": name, "values": values}
+        raise _refusal(node, place)
+
+    return {"root": packed(tree, ""), "likes": [None if like is None else outline(like) for like in likes]}, arrays
 
 
 def unpack(spec: dict[str, Any], arrays: Sequence[np.ndarray], *likes: PyTree) -> PyTree:
@@ -65,9 +90,7 @@ def unpack(spec: dict[str, Any], arrays: Sequence[np.ndarray], *likes: PyTree) -
         ((kind, value),) = node.items()
         if kind == "dict":
             return {key: again(child) for key, child in value.items()}
-        if kind in ("int", "float"):
-            return int(value) if kind == "int" else float(value)
-        return SEQUENCES[kind](again(child) for child in value)
+        return NUMBERS[kind](value) if kind in NUMBERS else SEQUENCES[kind](again(child) for child in value)
 
     return again(spec["root"])
 
@@ -115,53 +138,16 @@ def fill(built: Any, leaves: Iterator[Any]) -> PyTree:
     return SEQUENCES[kind](fill(child, leaves) for child in children)
 
 
-class _Packer:
-    """Gathers arrays while it writes down the tree."""
-
-    def __init__(self, likes: Sequence[PyTree]) -> None:
-        self.arrays: list[np.ndarray] = []
-        self._structures = [jax.tree.structure(like) for like in likes]
-
-    def pack(self, node: Any, place: str) -> Any:
-        number = self._like(node)
-        if number is not None:
-            leaves = zip(leaf_names(node), jax.tree.leaves(node), strict=True)
-            return {"like": number, "leaves": [self.pack(leaf, f"{place}.{name}") for name, leaf in leaves]}
-        if node is None or isinstance(node, bool | str):
-            return node
-        if isinstance(node, jax.Array | np.ndarray | np.generic):
-            return self._array(node, place)
-        if isinstance(node, numbers.Real):
-            return {"int": int(node)} if isinstance(node, numbers.Integral) else {"float": repr(float(node))}
-        if type(node) is dict and all(isinstance(key, str) for key in node):
-            return {"dict": {key: self.pack(child, f"{place}.{key}") for key, child in node.items()}}
-        if type(node) in (list, tuple):
-            return {type(node).__name__: [self.pack(child, f"{place}[{k}]") for k, child in enumerate(node)]}
-        name = type(node).__name__
-        if RECORDS.get(name) is type(node):
-            values = {one.name: self.pack(getattr(node, one.name), f"{place}.{one.name}") for one in fields(RECORDS[name])}
-            return {"record": name, "values": values}
-        raise _refusal(node, place)
-
-    def _like(self, node: Any) -> int | None:
-        """Which of the likes a subtree is built like. A single leaf, or nothing at all, is built like many things."""
-        structure = jax.tree.structure(node)
-        if treedef_is_leaf(structure) or structure.num_leaves == 0:
-            return None
-        return next((number for number, like in enumerate(self._structures) if like == structure), None)
-
-    def _array(self, array: Any, place: str) -> dict[str, Any]:
-        if jnp.issubdtype(array.dtype, jax.dtypes.extended) or array.dtype.hasobject:
-            raise _refusal(array, place)
-        kind = "scalar" if isinstance(array, np.generic) else "jax" if isinstance(array, jax.Array) else "numpy"
-        plain, dtype = np.asarray(array), array.dtype
-        foreign = dtype.isbuiltin == 2  # bfloat16 and its like, of which np.save would forget the name
-        self.arrays.append(plain.view(f"u{dtype.itemsize}") if foreign else plain)
-        return {"array": len(self.arrays) - 1, "dtype": dtype.name if foreign else None, "kind": kind}
+def _plain(array: Any, place: str) -> tuple[np.ndarray, dict[str, Any]]:
+    """An array as `np.save` takes it, and what it was before."""
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended) or array.dtype.hasobject:
+        raise _refusal(array, place)
+    kind = "scalar" if isinstance(array, np.generic) else "jax" if isinstance(array, jax.Array) else "numpy"
+    plain, dtype = np.asarray(array), array.dtype
+    foreign = dtype.isbuiltin == 2  # bfloat16 and its like, of which np.save would forget the name
+    return plain.view(f"u{dtype.itemsize}") if foreign else plain, {"dtype": dtype.name if foreign else None, "kind": kind}
 
 
 def _refusal(node: Any, place: str) -> InputError:
-    return InputError(
-        f"{place.lstrip('.') or 'the tree'} is {describe(node)}, which cannot be saved; expected arrays, numbers and text in "
-        "dicts with string keys, lists and tuples, or in a tree built like params"
-    )
+    expected = "arrays, numbers and text in dicts with string keys, lists and tuples, or in a tree built like params"
+    return InputError(f"{place.lstrip('.') or 'the tree'} is {describe(node)}, which cannot be saved; expected {expected}")

@@ -202,10 +202,9 @@ class FolderSaver(Saver):
             return standing
         saved, total = last.contents, self.account.total
         if saved["done"] > total and not self.account.or_more:
-            raise InputError(
-                f"{self.place.path} holds {saved['done']:,} iterations already and this call asks for {total:,}; "
-                f"ask for more, or read them with sgmcmc.load({str(self.place.path)!r})"
-            )
+            remedy = f"ask for more, or read them with sgmcmc.load({str(self.place.path)!r})"
+            asked = f"iterations already and this call asks for {total:,}"
+            raise InputError(f"{self.place.path} holds {saved['done']:,} {asked}; {remedy}")
         for store, state in zip(standing.stores, saved["stores"], strict=True):
             if state is not None:
                 store.restore(state["of"])
@@ -226,14 +225,8 @@ class FolderSaver(Saver):
             weights, made = self._files[WEIGHTS], self._files[self.account.trace].filled
             if made > weights.filled:
                 weights.add((made - weights.filled, self.account.weigh(weights.filled, made)))
-        contents = {
-            "state": standing.state,
-            "carries": list(standing.carries),
-            "stores": stores,
-            "done": standing.done,
-            "finite": standing.finite,
-            **self.account.record(standing),
-        }
+        contents = {"state": standing.state, "carries": list(standing.carries), "stores": stores}
+        contents |= {"done": standing.done, "finite": standing.finite, **self.account.record(standing)}
         self.place.commit(contents, self.account.params)
         self._saved = standing.done
 
@@ -248,7 +241,6 @@ def check_keeps(keeps: Mapping[str, Keep], params: PyTree) -> None:
 def check_store(store: Any) -> Any:
     """A store that can go into a checkpoint."""
     if store is not None and not (hasattr(store, "state") and hasattr(store, "restore")):
-        raise InputError(
-            f"{describe(store)} of a keep object cannot go into a checkpoint; expected a store with state() and restore(tree)"
-        )
+        expected = "expected a store with state() and restore(tree)"
+        raise InputError(f"{describe(store)} of a keep object cannot go into a checkpoint; {expected}")
     return store

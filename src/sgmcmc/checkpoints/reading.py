@@ -41,15 +41,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a folder holds.
-
-    Attributes:
-        manifest: fingerprint, settings, and how the parameters are built.
-        last: the last checkpoint of the folder itself, or None.
-        draws: by name, memory-mapped, as many as belong to that checkpoint.
-        stages: results of set-up work by name.
-        parts: the same for its sub-folders, by name.
-    """
+    """What a folder holds: draws are memory-mapped, as many as belong to its last checkpoint; parts are its sub-folders."""
 
     manifest: dict[str, Any]
     last: Checkpoint | None
@@ -121,8 +113,7 @@ def _read(folder: Path, manifest: dict[str, Any]) -> Reading:
 
 def last_checkpoint(folder: Path, *likes: PyTree, repair: bool = False) -> Checkpoint | None:
     """The last checkpoint that is whole and whose draws are all there."""
-    recorded = last_recorded(folder, repair)
-    if recorded is None:
+    if (recorded := last_recorded(folder, repair)) is None:
         return None
     spec, arrays = recorded
     return Checkpoint(unpack(spec["tree"], arrays, *likes), spec["n_draws"])
@@ -179,10 +170,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """What the run is."""
     manifest = read_json(folder / MANIFEST)
     if manifest["format"] != FORMAT:
-        raise SgmcmcError(
-            f"{folder} was written in format {manifest['format']}, by another version of sgmcmc than this one, which reads "
-            f"format {FORMAT}; use that version"
-        )
+        ours = f"by another version of sgmcmc than this one, which reads format {FORMAT}; use that version"
+        raise SgmcmcError(f"{folder} was written in format {manifest['format']}, {ours}")
     return manifest
 
 
@@ -190,7 +179,6 @@ def refuse_foreign(folder: Path) -> None:
     """Files of someone else's are not to be mixed with ours. A process that ended at once may have left a lock."""
     others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, f"{MANIFEST}.tmp"))
     if others and not (folder / MANIFEST).exists():  # asked last: a run may just be beginning
-        raise InputError(
-            f"{folder} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}) and no {MANIFEST}; "
-            "expected a new folder, an empty one, or that of an earlier run"
-        )
+        names = ", ".join(others[:3] + (["..."] if len(others) > 3 else []))
+        expected = "expected a new folder, an empty one, or that of an earlier run"
+        raise InputError(f"{folder} holds other files ({names}) and no {MANIFEST}; {expected}")

@@ -62,10 +62,7 @@ class DivergenceError(SgmcmcError, FloatingPointError):
 
     def __init__(self, message: str, *, parameter: str, step: int, chain: int | None, result: Result) -> None:
         super().__init__(message)
-        self.parameter = parameter
-        self.step = step
-        self.chain = chain
-        self.result = result
+        self.parameter, self.step, self.chain, self.result = parameter, step, chain, result
 
     def __reduce__(self) -> Any:
         details = {"parameter": self.parameter, "step": self.step, "chain": self.chain, "result": self.result}
@@ -95,9 +92,8 @@ def warn(message: str) -> None:
             outermost = above
         above = above.f_back
     frame = outermost.f_back or outermost
-    where, names = frame.f_code.co_filename, frame.f_globals
-    registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, SgmcmcWarning, where, frame.f_lineno, names.get("__name__"), registry)
+    names, place = frame.f_globals, (frame.f_code.co_filename, frame.f_lineno)
+    warnings.warn_explicit(message, SgmcmcWarning, *place, names.get("__name__"), names.setdefault("__warningregistry__", {}))
 
 
 def describe(value: Any) -> str:
@@ -105,5 +101,9 @@ def describe(value: Any) -> str:
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None:
         return f"{type(value).__name__} of shape {tuple(shape)} and dtype {dtype}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(repr(value))
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """As much of a text as a message has room for."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -35,7 +35,11 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         if previous is not None and path.exists():
-            _keep_as(path, previous)
+            try:
+                previous.unlink(missing_ok=True)
+                os.link(path, previous)
+            except OSError:  # no links here: for a moment the file has its other name only, and readers look there too
+                os.replace(path, previous)
         os.replace(unfinished, path)
         sync_folder(path.parent)
     except BaseException:
@@ -63,7 +67,8 @@ def checked_json(contents: bytes, path: Path) -> dict[str, Any]:
         recorded = record.pop("checksum")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFileError(f"{path} is damaged: it is not what was written") from error
-    if recorded not in (checksum_of(record), _checksum_before(record)):
+    before = hashlib.blake2b(json.dumps(record, sort_keys=True).encode(), digest_size=16)  # in manifests of version 0.1
+    if recorded not in (checksum_of(record), before.hexdigest()):
         raise DamagedFileError(f"{path} is damaged, or was edited: its checksum does not fit")
     return record
 
@@ -71,20 +76,6 @@ def checked_json(contents: bytes, path: Path) -> dict[str, Any]:
 def checksum_of(record: dict[str, Any]) -> str:
     """The sha256 of a JSON record, however it is laid out."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _checksum_before(record: dict[str, Any]) -> str:
-    """What version 0.1 wrote into the manifests of runs."""
-    return hashlib.blake2b(json.dumps(record, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _keep_as(path: Path, previous: Path) -> None:
-    """A second name for a file that is about to lose its own."""
-    try:
-        previous.unlink(missing_ok=True)
-        os.link(path, previous)
-    except OSError:  # a file system without links: for a moment the file has its other name only, and readers look there too
-        os.replace(path, previous)
 
 
 def sync_folder(path: Path) -> None:

@@ -16,10 +16,8 @@ class Bar(AbstractContextManager["Bar"]):
     def __init__(self, progress: Progress, stage: str, total: int | None, unit: str = "it") -> None:
         self.total, self.done, self._stage = total, 0, stage
         self._callback = progress if callable(progress) else None
-        quiet = progress is not True
-        self._bar = tqdm(
-            total=total, desc=stage, unit=unit, delay=DELAY, disable=quiet, unit_scale=unit == "B", dynamic_ncols=True, leave=True
-        )
+        looks = {"desc": stage, "unit": unit, "unit_scale": unit == "B", "dynamic_ncols": True, "leave": True}
+        self._bar = tqdm(total=total, delay=DELAY, disable=progress is not True, **looks)
 
     def update(self, amount: int, **figures: float) -> None:
         """`amount` more done; `figures` are shown beside the bar."""

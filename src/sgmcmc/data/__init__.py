@@ -83,8 +83,7 @@ def convert(
     check_progress(progress)
     check_choice("shuffle", shuffle, (True, False))
     check_choice("overwrite", overwrite, (True, False))
-    if format is not None:
-        check_choice("format", format, FORMATS)
+    check_choice("format", format, (None, *FORMATS))
     seed, memory = check_count("seed", seed, 0), check_count("memory", memory)
     n_features = None if n_features is None else check_count("n_features", n_features)
     if names is not None and not (isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)):
@@ -103,16 +102,10 @@ def convert(
 
 @overload
 def open(folder: Path_, in_memory: Literal[False] = False) -> RowFolder: ...  # noqa: A001
-
-
 @overload
 def open(folder: Path_, in_memory: Literal[True]) -> LoadedFolder: ...  # noqa: A001
-
-
 @overload
 def open(folder: Path_, in_memory: bool) -> RowFolder | LoadedFolder: ...  # noqa: A001
-
-
 def open(folder: Path_, in_memory: bool = False) -> RowFolder | LoadedFolder:  # noqa: A001 (sgmcmc.data.open)
     """A folder of rows made by `convert`: a mapping from names to arrays that are read from their files on demand.
 

@@ -47,6 +47,11 @@ class Arrangement:
         """Size of a row of each array."""
         return {name: dtype.itemsize * math.prod(self.row_shapes[name]) for name, dtype in self.dtypes.items()}
 
+    @property
+    def row_size(self) -> int:
+        """Of all arrays together."""
+        return sum(self.row_bytes.values())
+
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Arrangement:
         """From JSON, in which types are names and shapes are lists."""
@@ -56,34 +61,22 @@ class Arrangement:
 
     def arrays(self, block: Columns, place: Place) -> dict[str, np.ndarray]:
         """The block's rows in the arrays' types. What cannot be put there exactly (or is not finite) is refused."""
-        self._check_columns(block, place)
-        return {name: self._array(name, block, place) for name in self.columns}
-
-    def _check_columns(self, block: Columns, place: Place) -> None:
         chosen = [column for part in self.columns.values() for column in _several(part)]
-        for column in chosen:
-            if column not in block:
-                raise InputError(f"{place.name} has no column {column!r}; it has {_listed(list(block))}")
-        if self.everything and len(block) > len(set(chosen)):
-            extra = [column for column in block if column not in chosen]
-            raise InputError(
-                f"{place.name} has columns that were not there before: {_listed(extra)}; say which you want by columns="
-            )
+        _check_present(chosen, block, place)
+        if self.everything and (extra := [column for column in block if column not in chosen]):
+            raise InputError(f"{place.name} has columns that were not there before: {_listed(extra)}; say which by columns=")
         lengths = {column: len(block[column]) for column in chosen}
         if len(set(lengths.values())) > 1:
-            raise InputError(
-                f"{place.name}, from row {place.first_row}: different numbers of rows, {lengths}; expected one number"
-            )
+            raise InputError(f"{place.name}, from row {place.first_row}: different numbers of rows, {lengths}; expected one")
+        return {name: self._array(name, block, place) for name in self.columns}
 
     def _array(self, name: str, block: Columns, place: Place) -> np.ndarray:
         columns, dtype = self.columns[name], self.dtypes[name]
         if isinstance(columns, str):
-            values = block[columns]
-            if values.shape[1:] != self.row_shapes[name]:
-                raise InputError(
-                    f"{place.name}, from row {place.first_row}: {columns!r} has rows of shape {values.shape[1:]}, "
-                    f"before it was {self.row_shapes[name]}"
-                )
+            values, shape, before = block[columns], block[columns].shape[1:], self.row_shapes[name]
+            if shape != before:
+                where = f"{place.name}, from row {place.first_row}"
+                raise InputError(f"{where}: {columns!r} has rows of shape {shape}, before it was {before}")
             return fitted(values, dtype, columns, name, place)
         rows = np.empty((len(block[columns[0]]), len(columns)), dtype)
         for number, column in enumerate(columns):
@@ -99,9 +92,7 @@ def settle(block: Columns, chosen: ColumnChoice | None, dtype: Any, place: Place
     columns, everything = _columns(block, chosen, place)
     names = list(columns)
     if len({name.lower() for name in names}) < len(names):
-        raise InputError(
-            f"arrays {_listed(names)}: two names differ in case only, which some disks cannot tell apart; rename one"
-        )
+        raise InputError(f"arrays {_listed(names)}: two names differ in case only, which some disks cannot tell; rename one")
     shapes = {name: block[part].shape[1:] if isinstance(part, str) else (len(part),) for name, part in columns.items()}
     for name, shape in shapes.items():
         if math.prod(shape) == 0:
@@ -123,8 +114,7 @@ def check_columns(chosen: Any) -> ColumnChoice | None:
     """`columns` as it may be."""
     if chosen is None:
         return None
-    example = '{"X": ["a", "b"], "y": "label"}, or {"X": ..., "y": "label"} with ... for all other columns'
-    expected = f"expected a dict such as {example}"
+    expected = 'expected a dict such as {"X": ["a", "b"], "y": "label"}, or {"X": ..., "y": "label"} with ... for all others'
     if not isinstance(chosen, Mapping) or not chosen or not all(isinstance(name, str) and name for name in chosen):
         raise InputError(f"columns is {describe(chosen)}; {expected}")
     for name, part in chosen.items():
@@ -162,8 +152,7 @@ def _columns(block: Columns, chosen: ColumnChoice | None, place: Place) -> tuple
     if chosen is None:
         return {column: column for column in block}, True
     named = {column for part in chosen.values() if part is not ... for column in _several(part)}
-    if missing := [column for column in sorted(named) if column not in block]:
-        raise InputError(f"{place.name} has no column {missing[0]!r}; it has {_listed(list(block))}")
+    _check_present(sorted(named), block, place)
     rest = [column for column in block if column not in named]
     columns: dict[str, str | list[str]] = {}
     for name, part in chosen.items():
@@ -172,6 +161,12 @@ def _columns(block: Columns, chosen: ColumnChoice | None, place: Place) -> tuple
             if block[column].ndim != 1:
                 raise InputError(f"{place.name}: {column!r} is {describe(block[column])}; only columns can be put side by side")
     return columns, any(part is ... for part in chosen.values())
+
+
+def _check_present(columns: list[str], block: Columns, place: Place) -> None:
+    for column in columns:
+        if column not in block:
+            raise InputError(f"{place.name} has no column {column!r}; it has {_listed(list(block))}")
 
 
 def _dtype(name: str, part: str | list[str], block: Columns, dtype: Any) -> np.dtype:
@@ -202,10 +197,8 @@ def _kept(wish: Any, label: str, allowed: tuple[str, ...]) -> str:
 def _not_numbers(values: np.ndarray, column: str, place: Place) -> InputError:
     row = next((number for number, value in enumerate(values) if not _is_number(value)), 0) if len(values) else 0
     arrived = describe(values[row]) if len(values) else f"of dtype {values.dtype}"
-    return InputError(
-        f"{place.of(row, column)} is {arrived}; expected a number: drop or mend the row, or leave the column out by columns=, "
-        "or turn its categories into numbers first"
-    )
+    remedies = "drop or mend the row, or leave the column out by columns=, or turn its categories into numbers first"
+    return InputError(f"{place.of(row, column)} is {arrived}; expected a number: {remedies}")
 
 
 def _is_number(value: Any) -> bool:
@@ -220,9 +213,8 @@ def _refused(value: Any, dtype: np.dtype, name: str, where: str) -> InputError:
         missing = "missing or not a number" if math.isnan(value) else f"{value}"
         return InputError(f"{where} is {missing}; expected a finite number: drop or mend the row before converting")
     wider = "float64" if dtype.kind == "f" else "int64" if float(value).is_integer() else "float32"
-    return InputError(
-        f"{where} is {value}, which {dtype.name}, the type of array {name!r}, cannot hold; say dtype={{{name!r}: {wider!r}}}"
-    )
+    narrow = f"{dtype.name}, the type of array {name!r},"
+    return InputError(f"{where} is {value}, which {narrow} cannot hold; say dtype={{{name!r}: {wider!r}}}")
 
 
 def _listed(names: list[str]) -> str:

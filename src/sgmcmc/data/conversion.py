@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sgmcmc.core.checks import Progress
-from sgmcmc.core.errors import InputError, SgmcmcError
+from sgmcmc.core.errors import InputError, SgmcmcError, shortened
 from sgmcmc.core.files import DamagedFileError, alone, checked_json, draft_of, lock_of, sync_folder, write_json
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
-from sgmcmc.data.readers import Options, RawData, libsvm_table, most_features
-from sgmcmc.data.writing import Collected, GrowingFile, Runs, SpilledRows, check_space, row_files, write_failure
+from sgmcmc.data.readers import Options, RawData, file_table, most_features
+from sgmcmc.data.writing import Collected, GrowingFile, Spill, check_space, row_files, write_failure
 from sgmcmc.rows.files import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
 SPILL = "shuffling.tmp"
@@ -65,8 +65,7 @@ class Conversion:
                 return
             self.folder.mkdir(parents=True, exist_ok=True)
             with alone(self.folder / PROGRESS, f"converts into {self.folder}", self.progress):
-                mark = self._begin(overwrite)
-                if mark is not None:
+                if (mark := self._begin(overwrite)) is not None:
                     mark = self._read_all(mark)
                     mark = mark if self.seed is None else self._sort(mark)
                     (self.folder / SPILL).unlink(missing_ok=True)
@@ -99,10 +98,8 @@ class Conversion:
             raise InputError(f"{self.folder} is not empty and not a folder of rows (it has {others[0]!r}); choose another folder")
         if ours and not overwrite:
             state = "holds the data" if finished else "has an unfinished conversion"
-            raise InputError(
-                f"{self.folder} {state} of another call: {differences(found, self.call)}; choose another folder, "
-                "or say overwrite=True to replace what is there"
-            )
+            remedy = "choose another folder, or say overwrite=True to replace what is there"
+            raise InputError(f"{self.folder} {state} of another call: {differences(found, self.call)}; {remedy}")
         clear(self.folder)
         return self._noted(Bookmark(self.call))
 
@@ -115,7 +112,7 @@ class Conversion:
             if raw.uncounted:
                 n_features = mark.features or most_features(raw.uncounted, self.progress)
                 mark = self._noted(replace(mark, features=n_features))
-                raw = replace(raw, tables=[libsvm_table(path, Options(n_features=n_features)) for path in raw.uncounted])
+                raw = replace(raw, tables=[file_table("libsvm", path, Options(n_features=n_features)) for path in raw.uncounted])
             found = self._blocks(raw, mark)
             first = next(found, None)
             if mark.arrangement is None:
@@ -129,10 +126,9 @@ class Conversion:
         if first is None:
             raise InputError("the source has no rows")
         arrangement = settle(first[0], self.columns, self.dtype, first[1])
-        spilled = Runs(arrangement, 1).row_bytes
+        spilled = self._spill(arrangement, 1).row_bytes
         if n_rows is not None:
-            row_bytes = sum(arrangement.row_bytes.values())
-            check_space(self.folder, n_rows * (row_bytes if self.seed is None else row_bytes + spilled))
+            check_space(self.folder, n_rows * (arrangement.row_size + (0 if self.seed is None else spilled)))
         return self._noted(replace(mark, arrangement=arrangement, run_rows=max(1, self.memory // 4 // spilled)))
 
     def _blocks(self, raw: RawData, mark: Bookmark) -> Iterator[Found]:
@@ -153,47 +149,42 @@ class Conversion:
                         bar.update(read - before)
                         before = read
                 except OSError as error:
-                    raise SgmcmcError(
-                        f"{table.name} could not be read ({error}); what was converted so far is kept: check the file and run "
-                        "the same call again"
-                    ) from error
+                    remedy = "what was converted so far is kept: check the file and run the same call again"
+                    raise SgmcmcError(f"{table.name} could not be read ({error}); {remedy}") from error
                 bar.update((table.size or before) - before)
                 lengths, skip = (*lengths, row), 0
 
     def _keep_all(self, mark: Bookmark, found: Iterator[Found]) -> Bookmark:
         arrangement = mark.arrangement
         assert arrangement is not None
-        runs, collected = Runs(arrangement, mark.run_rows), Collected(arrangement, mark.run_rows)
-        with self._sink(mark, runs) as files:
+        spill, collected = self._spill(arrangement, mark.run_rows), Collected(arrangement, mark.run_rows)
+        with contextlib.ExitStack() as stack:  # the files that grow while the raw data are read
+            if self.seed is None:
+                files = stack.enter_context(row_files(self.folder, arrangement, mark.rows))
+            else:
+                files = {SPILL: stack.enter_context(GrowingFile(spill.path, spill.end(mark.rows)))}
             for columns, place, tables in found:
                 for rows in collected.add(arrangement.arrays(columns, place)):
-                    self._keep(rows, files, runs, mark.rows)
+                    self._keep(rows, files, spill, mark.rows)
                     mark = self._noted(replace(mark, rows=mark.rows + mark.run_rows, tables=tables))
-            self._keep(collected.rest(), files, runs, mark.rows)
+            self._keep(collected.rest(), files, spill, mark.rows)
             checksums = {name: file.sha256() for name, file in files.items()} if self.seed is None else None
             n_rows = mark.rows + collected.filled
             if n_rows == 0:
                 raise InputError("the source has no rows")
             return self._noted(replace(mark, rows=n_rows, all_read=True, checksums=checksums))
 
-    def _keep(self, rows: Rows, files: dict[str, GrowingFile], runs: Runs, first_row: int) -> None:
+    def _keep(self, rows: Rows, files: dict[str, GrowingFile], spill: Spill, first_row: int) -> None:
         if self.seed is None:
             for name, values in rows.items():
                 files[name].append(values)
         else:
-            runs.write(files[SPILL], rows, self.seed, first_row)
+            spill.write(files[SPILL], rows, self.seed, first_row)
         for file in files.values():
             file.sync()
 
-    @contextlib.contextmanager
-    def _sink(self, mark: Bookmark, runs: Runs) -> Iterator[dict[str, GrowingFile]]:
-        """The files that grow while the raw data are read."""
-        if self.seed is None:
-            with row_files(self.folder, runs.arrangement, mark.rows) as files:
-                yield files
-        else:
-            with contextlib.closing(GrowingFile(self.folder / SPILL, runs.end(mark.rows))) as spill:
-                yield {SPILL: spill}
+    def _spill(self, arrangement: Arrangement, run_rows: int) -> Spill:
+        return Spill(self.folder / SPILL, arrangement, run_rows)
 
     def _sort(self, mark: Bookmark) -> Bookmark:
         """From the spill file to the arrays' files, one range of keys after the other."""
@@ -201,19 +192,18 @@ class Conversion:
             return mark
         arrangement = mark.arrangement
         assert arrangement is not None
-        runs, row_bytes = Runs(arrangement, mark.run_rows), sum(arrangement.row_bytes.values())
+        spill, row_bytes = self._spill(arrangement, mark.run_rows), arrangement.row_size
         check_space(self.folder, (mark.rows - mark.rows_sorted) * row_bytes)
         if not mark.ranges:  # half of the memory is for the rows as read, half for the rows in order
-            mark = replace(mark, ranges=max(1, math.ceil(2 * mark.rows * runs.row_bytes / self.memory)))
+            mark = replace(mark, ranges=max(1, math.ceil(2 * mark.rows * spill.row_bytes / self.memory)))
         with (
             row_files(self.folder, arrangement, mark.rows_sorted) as files,
-            contextlib.closing(SpilledRows(self.folder / SPILL, runs, mark.rows)) as spilled,
             Bar(self.progress, "sorting", mark.rows * row_bytes, "B") as bar,
         ):
             bar.update(mark.rows_sorted * row_bytes)
             for number in range(mark.ranges_done, mark.ranges):
                 count = 0
-                for name, rows in spilled.in_range(number, mark.ranges):
+                for name, rows in spill.in_range(number, mark.ranges, mark.rows):
                     files[name].append(rows)
                     files[name].sync()
                     count = len(rows)
@@ -264,13 +254,6 @@ def differences(found: Bookmark | None, call: dict[str, Any]) -> str:
     """What another call asked for, and what this one does."""
     if found is None:
         return "its record is missing or damaged"
-    return "; ".join(
-        f"{key} is {_short(call.get(key))}, there it was {_short(found.call.get(key))}"
-        for key in dict.fromkeys([*call, *found.call])
-        if call.get(key) != found.call.get(key)
-    )
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    pairs = {key: (call.get(key), found.call.get(key)) for key in call | found.call}
+    told = {key: [shortened(json.dumps(value, ensure_ascii=False), 120) for value in pair] for key, pair in pairs.items()}
+    return "; ".join(f"{key} is {told[key][0]}, there it was {told[key][1]}" for key, (now, was) in pairs.items() if now != was)

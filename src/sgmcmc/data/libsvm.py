@@ -3,12 +3,14 @@
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
+from itertools import chain
 from typing import IO
 
 import numpy as np
 
-from sgmcmc.core.errors import InputError
+from sgmcmc.core.errors import InputError, shortened
 
 TEXT_BLOCK = 2**22
 """Bytes of text parsed at once."""
@@ -25,9 +27,8 @@ def read_rows(stream: IO[bytes], n_features: int, block_bytes: int, name: str) -
     for text in line_blocks(stream):
         labels, counts, index, values = parse(text, name, seen + 1)
         if len(index) and index.max() > n_features:
-            raise InputError(
-                f"{name} has a feature {index.max()} in rows {seen + 1} to {seen + len(labels)}; n_features is {n_features}"
-            )
+            rows = f"rows {seen + 1} to {seen + len(labels)}"
+            raise InputError(f"{name} has a feature {index.max()} in {rows}; n_features is {n_features}")
         rows = np.repeat(np.arange(len(labels)), counts)
         ends = np.cumsum(counts)
         for start in range(0, len(labels), largest):
@@ -52,14 +53,12 @@ def count_features(stream: IO[bytes]) -> int:
 def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
     """Whole lines, without comments and blank lines."""
     rest = b""
-    while block := stream.read(TEXT_BLOCK):
-        block = rest + block
-        end = block.rfind(b"\n") + 1
-        rest = block[end:]
-        if text := _plain(block[:end]):
+    for block in chain(iter(partial(stream.read, TEXT_BLOCK), b""), [b"\n"]):
+        so_far = rest + block
+        end = so_far.rfind(b"\n") + 1
+        text, rest = so_far[:end], so_far[end:]
+        if text := _BLANK.sub(b"", _COMMENT.sub(b"", text) if b"#" in text else text):
             yield text
-    if text := _plain(rest + b"\n"):
-        yield text
 
 
 def parse(text: bytes, name: str, first_row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -78,32 +77,20 @@ def parse(text: bytes, name: str, first_row: int) -> tuple[np.ndarray, np.ndarra
     if len(numbers) != len(ends) + 2 * len(colons):
         raise _bad_line(text, name, first_row)
     starts = np.cumsum(2 * counts + 1) - 2 * counts - 1
-    features = np.ones(len(numbers), bool)
-    features[starts] = False
-    index, values = numbers[features].reshape(-1, 2).T
+    index, values = np.delete(numbers, starts).reshape(-1, 2).T
     whole = index.astype(np.int64)
-    firsts = np.zeros(len(whole), bool)
-    firsts[(np.cumsum(counts) - counts)[counts > 0]] = True
-    ascending = firsts | (np.diff(whole, prepend=0) > 0)
+    ascending = np.diff(whole, prepend=0) > 0
+    ascending[(np.cumsum(counts) - counts)[counts > 0]] = True
     if not (ascending & (whole >= 1) & (whole == index)).all():
         raise _bad_line(text, name, first_row)
     return numbers[starts], counts, whole, values
 
 
-def _plain(text: bytes) -> bytes:
-    if b"#" in text:
-        text = _COMMENT.sub(b"", text)
-    return _BLANK.sub(b"", text)
-
-
 def _bad_line(text: bytes, name: str, first_row: int) -> InputError:
     for number, line in enumerate(text.splitlines()):
         if not _is_good(line):
-            shown = line.decode(errors="replace")
-            shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-            return InputError(
-                f"{name}, row {first_row + number} is {shown!r}; expected a label, then index:value, indices ascending from 1"
-            )
+            shown, expected = shortened(line.decode(errors="replace")), "a label, then index:value, indices ascending from 1"
+            return InputError(f"{name}, row {first_row + number} is {shown!r}; expected {expected}")
     return InputError(f"{name}, from row {first_row}: not LIBSVM text; expected lines of a label, then index:value")
 
 

@@ -30,6 +30,7 @@ SUFFIXES = {
     "zarr": (".zarr",),
 }
 FORMATS = tuple(SUFFIXES)
+UNPACKERS: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 SAMPLED = 16
 """Rows of arrays in memory by which they are known again."""
@@ -75,10 +76,9 @@ class RawData:
 
 def find_raw_data(source: Any, format_: str | None, options: Options) -> RawData:
     """The raw data, whatever way they were given."""
-    if _is_path(source):
-        return _files(_matching(source), format_, options)
-    if isinstance(source, (list, tuple)) and source and all(_is_path(path) for path in source):
-        return _files([match for path in source for match in _matching(path)], format_, options)
+    paths = source if isinstance(source, (list, tuple)) else [source]
+    if paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
+        return _files([match for path in paths for match in _matching(path)], format_, options)
     if hasattr(source, "iloc"):
         return _arrays(frame_columns(source), "the DataFrame")
     if hasattr(source, "shape") and hasattr(source, "dtype"):
@@ -90,16 +90,15 @@ def find_raw_data(source: Any, format_: str | None, options: Options) -> RawData
         return _arrays(dict(sorted(members())), "the Zarr group")  # pyright: ignore
     blocks = source() if callable(source) else source
     if not isinstance(blocks, Iterator):
-        raise InputError(
-            f"source is {describe(source)}; expected the path of a CSV, Parquet, Arrow, LIBSVM or Zarr file, a list of paths, "
-            "a dict of arrays, or an iterator of blocks of rows"
-        )
+        more = "a list of paths, a dict of arrays, or an iterator of blocks of rows"
+        raise InputError(f"source is {describe(source)}; expected the path of a CSV, Parquet, Arrow, LIBSVM or Zarr file, {more}")
     first = next(blocks, None)
     if first is None:
         raise InputError("source has no blocks of rows; an iterator can be used only once: give the function that makes it")
     columns = _block_columns(first, "block 0")
     digest = _digest({name: values[:1] for name, values in columns.items() if values.ndim})
-    return RawData(digest, [_blocks_table(itertools.chain([first], blocks))])
+    pieces = _block_pieces(itertools.chain([first], blocks))
+    return RawData(digest, [RawTable("the blocks", None, None, lambda skip: _without(pieces, skip))])
 
 
 def _files(paths: list[Path], format_: str | None, options: Options) -> RawData:
@@ -108,15 +107,22 @@ def _files(paths: list[Path], format_: str | None, options: Options) -> RawData:
         raise InputError(f"the files are of different formats, {sorted(formats)}; convert files of one format, or say format=")
     (kind,) = formats
     if kind == "zarr":
-        if len(paths) > 1:
-            raise InputError(f"{len(paths)} Zarr stores; expected one, or a dict of Zarr arrays")
-        return _zarr(paths[0])
+        return _zarr(paths)
+    if kind in ("parquet", "arrow"):
+        optional("pyarrow")
     if all(path.name.partition(".")[2].startswith("tsv") for path in paths) and options.separator == ",":
         options = replace(options, separator="\t")
     identity = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     if kind == "libsvm" and options.n_features is None:
         return RawData(identity, [], paths)
-    return RawData(identity, [TABLES[kind](path, options) for path in paths])
+    return RawData(identity, [file_table(kind, path, options) for path in paths])
+
+
+def file_table(kind: str, path: Path, options: Options) -> RawTable:
+    """The table in one file."""
+    if kind == "parquet":
+        return _parquet_table(path, options)
+    return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(PIECES[kind](path, options), skip))
 
 
 def _matching(path: str | os.PathLike[str]) -> list[Path]:
@@ -124,14 +130,12 @@ def _matching(path: str | os.PathLike[str]) -> list[Path]:
         return [Path(path)]
     matches = sorted(glob.glob(os.fspath(path)))
     if not matches:
-        raise InputError(
-            f"there is no file {os.fspath(path)!r}; expected a path, a list of paths, or a pattern such as 'part-*.csv'"
-        )
+        raise InputError(f"there is no file {os.fspath(path)!r}; expected a path, several, or a pattern such as 'part-*.csv'")
     return [Path(match) for match in matches]
 
 
 def _format_of(path: Path) -> str:
-    plain = path.with_suffix("") if path.suffix in (".gz", ".bz2") else path
+    plain = path.with_suffix("") if path.suffix in UNPACKERS else path
     if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"
     found = next((kind for kind, suffixes in SUFFIXES.items() if plain.suffix in suffixes), None)
@@ -139,16 +143,13 @@ def _format_of(path: Path) -> str:
         return found
     if path.is_dir():
         raise InputError(f"{path} is a folder; give a pattern such as 'folder/*.parquet'")
-    known = ", ".join(map(repr, FORMATS))
-    raise InputError(f"{path} has a name that does not tell its format; say format=, one of {known}")
+    raise InputError(f"{path} has a name that does not tell its format; say format=, one of {', '.join(map(repr, FORMATS))}")
 
 
-def _is_path(source: Any) -> bool:
-    return isinstance(source, (str, os.PathLike))
-
-
-def _zarr(path: Path) -> RawData:
-    zarr = optional("zarr")
+def _zarr(paths: list[Path]) -> RawData:
+    if len(paths) > 1:
+        raise InputError(f"{len(paths)} Zarr stores; expected one, or a dict of Zarr arrays")
+    zarr, path = optional("zarr"), paths[0]
     try:
         opened = zarr.open(path, mode="r")
     except (FileNotFoundError, ValueError, KeyError) as error:
@@ -183,10 +184,9 @@ def _arrays(arrays: Mapping[str, Any], name: str) -> RawData:
 
 def _identity_of(arrays: Mapping[str, Any]) -> list[Any]:
     """Shapes, types, and a digest of a few rows."""
-    known = []
+    known, length = [], next(iter(arrays.values())).shape[0]
+    picked = sorted({length * number // SAMPLED for number in range(SAMPLED)} | {length - 1}) if length else []
     for name, array in arrays.items():
-        length = array.shape[0]
-        picked = sorted({length * number // SAMPLED for number in range(SAMPLED)} | {max(0, length - 1)}) if length else []
         rows = {str(row): np.asarray(array[row : row + 1]) for row in picked}
         known.append([name, list(array.shape), str(array.dtype), _digest(rows)])
     return known
@@ -200,17 +200,12 @@ def _digest(columns: Columns) -> str:
     return digest.hexdigest()
 
 
-def _blocks_table(blocks: Iterator[Any]) -> RawTable:
-    """Blocks of rows as somebody's code makes them."""
-
-    def pieces() -> Iterator[Piece]:
-        read = 0
-        for number, block in enumerate(blocks):
-            columns = _block_columns(block, f"block {number}")
-            read += sum(values.nbytes for values in columns.values())
-            yield columns, read
-
-    return RawTable("the blocks", None, None, lambda skip: _without(pieces(), skip))
+def _block_pieces(blocks: Iterator[Any]) -> Iterator[Piece]:
+    read = 0
+    for number, block in enumerate(blocks):
+        columns = _block_columns(block, f"block {number}")
+        read += sum(values.nbytes for values in columns.values())
+        yield columns, read
 
 
 def _block_columns(block: Any, label: str) -> Columns:
@@ -225,11 +220,6 @@ def _block_columns(block: Any, label: str) -> Columns:
 def frame_columns(frame: Any, wanted: list[str] | None = None) -> Columns:
     """A DataFrame's columns as NumPy has them."""
     return {str(name): frame[name].to_numpy() for name in frame.columns if wanted is None or str(name) in wanted}
-
-
-def csv_table(path: Path, options: Options) -> RawTable:
-    """A CSV file, plain or compressed."""
-    return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(_csv_pieces(path, options), skip))
 
 
 def _csv_pieces(path: Path, options: Options) -> Iterator[Piece]:
@@ -249,22 +239,16 @@ def _csv_pieces(path: Path, options: Options) -> Iterator[Piece]:
                     raise pandas.errors.ParserError(f"lines have more fields than there are names, {n_columns}")
                 yield frame_columns(frame, options.wanted), raw.tell()  # pandas told to read some columns takes longer lines too
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path.name} is not a table in CSV ({str(error).strip()}); is the separator {options.separator!r}?"
-        ) from error
+        words = str(error).strip()
+        raise InputError(f"{path.name} is not a table in CSV ({words}); is the separator {options.separator!r}?") from error
 
 
-def libsvm_table(path: Path, options: Options) -> RawTable:
-    """A LIBSVM file, plain or compressed: dense "X", and "y"."""
-    n_features = options.n_features
-    assert n_features is not None  # whoever finds the raw data sees to it
-
-    def pieces() -> Iterator[Piece]:
-        with decompressed(path) as (raw, text):
-            for rows, labels in read_rows(text, n_features, BLOCK_BYTES, path.name):
-                yield {"X": rows, "y": labels}, raw.tell()
-
-    return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(pieces(), skip))
+def _libsvm_pieces(path: Path, options: Options) -> Iterator[Piece]:
+    """Dense "X", and "y"."""
+    assert options.n_features is not None  # whoever finds the raw data sees to it
+    with decompressed(path) as (raw, text):
+        for rows, labels in read_rows(text, options.n_features, BLOCK_BYTES, path.name):
+            yield {"X": rows, "y": labels}, raw.tell()
 
 
 def most_features(paths: list[Path], progress: Progress) -> int:
@@ -280,23 +264,22 @@ def most_features(paths: list[Path], progress: Progress) -> int:
     return largest
 
 
-def parquet_table(path: Path, options: Options) -> RawTable:
-    """A Parquet file."""
+def _parquet_table(path: Path, options: Options) -> RawTable:
     parquet, pyarrow = optional("pyarrow.parquet"), optional("pyarrow")
     try:
         metadata = parquet.read_metadata(path)
     except pyarrow.ArrowInvalid as error:
         raise InputError(f"{path.name} is not a Parquet file ({error})") from error
-    n_rows, n_bytes = metadata.num_rows, path.stat().st_size
+    n_bytes, n_rows = path.stat().st_size, metadata.num_rows
     groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     n_columns = metadata.num_columns if options.wanted is None else len(options.wanted)
+    batch_rows = max(1, BLOCK_BYTES // (8 * max(n_columns, 1)))
 
     def pieces(passed: int, done: int) -> Iterator[Piece]:
         rest = list(range(passed, len(groups)))
-        rows = max(1, BLOCK_BYTES // (8 * max(n_columns, 1)))
         try:
             with parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**18) as file:  # else whole row groups
-                for columns in map(_batch_columns, file.iter_batches(rows, row_groups=rest, columns=options.wanted)):
+                for columns in map(_batch_columns, file.iter_batches(batch_rows, row_groups=rest, columns=options.wanted)):
                     done += _length(columns)
                     yield columns, n_bytes * done // n_rows
         except pyarrow.ArrowInvalid as error:
@@ -310,32 +293,29 @@ def parquet_table(path: Path, options: Options) -> RawTable:
     return RawTable(path.name, n_bytes, n_rows, read)
 
 
-def arrow_table(path: Path, options: Options) -> RawTable:
-    """An Arrow IPC file (Feather version 2 is the same) or stream."""
-    pyarrow, ipc = optional("pyarrow"), optional("pyarrow.ipc")
+def _arrow_pieces(path: Path, options: Options) -> Iterator[Piece]:
+    """Of an Arrow IPC file (Feather version 2 is the same) or stream."""
+    pyarrow, read = optional("pyarrow"), 0
+    try:
+        with pyarrow.memory_map(str(path)) as source:
+            for batch in _arrow_batches(source):
+                read += batch.nbytes
+                step = max(1, BLOCK_BYTES // max(1, batch.nbytes // max(1, batch.num_rows)))
+                for start in range(0, batch.num_rows, step):
+                    yield _batch_columns(batch.slice(start, step), options.wanted), read
+    except pyarrow.ArrowInvalid as error:
+        raise InputError(f"{path.name} is neither an Arrow file nor an Arrow stream ({error})") from error
 
-    def batches(source: Any) -> Iterator[Any]:
-        try:
-            file = ipc.open_file(source)
-        except pyarrow.ArrowInvalid:
-            source.seek(0)
-            yield from ipc.open_stream(source)
-        else:
-            yield from (file.get_batch(number) for number in range(file.num_record_batches))
 
-    def pieces() -> Iterator[Piece]:
-        read = 0
-        try:
-            with pyarrow.memory_map(str(path)) as source:
-                for batch in batches(source):
-                    read += batch.nbytes
-                    step = max(1, BLOCK_BYTES // max(1, batch.nbytes // max(1, batch.num_rows)))
-                    for start in range(0, batch.num_rows, step):
-                        yield _batch_columns(batch.slice(start, step), options.wanted), read
-        except pyarrow.ArrowInvalid as error:
-            raise InputError(f"{path.name} is neither an Arrow file nor an Arrow stream ({error})") from error
-
-    return RawTable(path.name, path.stat().st_size, None, lambda skip: _without(pieces(), skip))
+def _arrow_batches(source: Any) -> Iterator[Any]:
+    ipc = optional("pyarrow.ipc")
+    try:
+        file = ipc.open_file(source)
+    except optional("pyarrow").ArrowInvalid:
+        source.seek(0)
+        yield from ipc.open_stream(source)
+    else:
+        yield from (file.get_batch(number) for number in range(file.num_record_batches))
 
 
 def _batch_columns(batch: Any, wanted: list[str] | None = None) -> Columns:
@@ -352,29 +332,17 @@ def _arrow_values(values: Any) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False)
 
 
-TABLES: dict[str, Callable[[Path, Options], RawTable]] = {
-    "csv": csv_table,
-    "parquet": parquet_table,
-    "arrow": arrow_table,
-    "libsvm": libsvm_table,
-}
+PIECES = {"csv": _csv_pieces, "arrow": _arrow_pieces, "libsvm": _libsvm_pieces}
 
 
 @contextlib.contextmanager
 def decompressed(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """A file as it is on the disk, and the text in it."""
     with open(path, "rb") as raw:
-        text: Any = raw
-        if path.suffix == ".gz":
-            text = gzip.GzipFile(fileobj=raw)
-        elif path.suffix == ".bz2":
-            text = bz2.BZ2File(raw)
         try:
-            yield raw, text
+            yield raw, UNPACKERS[path.suffix](raw) if path.suffix in UNPACKERS else raw
         except (EOFError, zlib.error) as error:
-            raise InputError(
-                f"{path.name} cannot be decompressed ({error}): it is incomplete or damaged; fetch it again"
-            ) from error
+            raise InputError(f"{path.name} cannot be decompressed ({error}): incomplete or damaged; fetch it again") from error
 
 
 def optional(module: str) -> Any:

@@ -9,11 +9,11 @@ import contextlib
 import errno
 import hashlib
 import math
-import mmap
 import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,27 +32,17 @@ Slice: TypeAlias = tuple[int, int, int, int]
 """Of a run: where it starts, how many rows it has, the first of those that are meant, and the one after the last."""
 
 
-class GrowingFile:
+class GrowingFile(FileIO):
     """A file that is written at its end. It starts with the bytes that were on record, whatever was written after those."""
 
     def __init__(self, path: Path, start: int = 0, hashed: bool = False) -> None:
-        self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-        self._digest = None
-        try:
-            if os.fstat(self._file).st_size < start:
-                raise SgmcmcError(
-                    f"{path} has {os.fstat(self._file).st_size:,} bytes, {start:,} were on record: it was changed from outside; "
-                    "convert again with overwrite=True"
-                )
-            os.ftruncate(self._file, start)
-            os.lseek(self._file, start, os.SEEK_SET)
-            if hashed:
-                with open(path, "rb") as file:
-                    self._digest = hashlib.file_digest(file, "sha256")
-        except BaseException:
-            self.close()
-            raise
+        found = path.stat().st_size if path.exists() else 0
+        if found < start:
+            raise changed(path, found, start)
+        super().__init__(path, "a+")
+        os.ftruncate(self.fileno(), start)
+        self.seek(0)
+        self._digest = hashlib.file_digest(self, "sha256") if hashed else None
 
     def append(self, array: np.ndarray) -> None:
         """Write an array's bytes at the end."""
@@ -60,29 +50,24 @@ class GrowingFile:
         if self._digest is not None:
             self._digest.update(view)
         while len(view):
-            view = view[write(self._file, view) :]
+            view = view[write(self.fileno(), view) :]
 
     def sync(self) -> None:
         """Everything written so far is on the disk."""
-        os.fsync(self._file)
+        os.fsync(self.fileno())
 
     def sha256(self) -> str:
         """The checksum of all bytes."""
         assert self._digest is not None
         return self._digest.hexdigest()
 
-    def close(self) -> None:
-        """No more writing."""
-        os.close(self._file)
-
 
 class Collected:
     """Rows of blocks of any size, handed on in runs of one size. A run is good until the next is asked for."""
 
     def __init__(self, arrangement: Arrangement, run_rows: int) -> None:
-        self._run = {
-            name: np.empty((run_rows, *arrangement.row_shapes[name]), dtype) for name, dtype in arrangement.dtypes.items()
-        }
+        shapes = arrangement.row_shapes
+        self._run = {name: np.empty((run_rows, *shapes[name]), dtype) for name, dtype in arrangement.dtypes.items()}
         self._run_rows, self.filled = run_rows, 0
 
     def add(self, rows: Rows) -> Iterator[Rows]:
@@ -107,7 +92,7 @@ def row_files(folder: Path, arrangement: Arrangement, n_rows: int) -> Iterator[d
     """The arrays' files, to be gone on with after `n_rows` rows."""
     with contextlib.ExitStack() as stack:
         yield {
-            name: stack.enter_context(contextlib.closing(GrowingFile(row_file(folder, name), n_rows * width, hashed=True)))
+            name: stack.enter_context(GrowingFile(row_file(folder, name), n_rows * width, hashed=True))
             for name, width in arrangement.row_bytes.items()
         }
 
@@ -121,23 +106,23 @@ def check_space(folder: Path, needed: int) -> None:
     """Refuse to begin what the disk has no room for."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise SgmcmcError(
-            f"the disk of {folder} has {size(free)} free, the conversion needs {size(needed)} more (rows are written twice to be "
-            f"shuffled): {size(needed - free)} are missing; make room and run the same call again, or choose another folder"
-        )
+        needs = f"the conversion needs {size(needed)} more (rows are written twice to be shuffled)"
+        remedy = "make room and run the same call again, or choose another folder"
+        raise SgmcmcError(f"the disk of {folder} has {size(free)} free, {needs}: {size(needed - free)} are missing; {remedy}")
 
 
 def write_failure(folder: Path, error: OSError) -> SgmcmcError:
     """What went wrong in writing, and what now."""
+    again = "run the same call again: it goes on where it stopped"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return SgmcmcError(
-            f"the disk of {folder} is full ({error}); what was converted so far is kept: make room and run the same call again, "
-            "it goes on where it stopped"
-        )
-    return SgmcmcError(
-        f"{folder} could not be written ({error}); check its permissions and the disk, or choose another folder; "
-        "the same call again goes on where it stopped"
-    )
+        return SgmcmcError(f"the disk of {folder} is full ({error}); what was converted is kept: make room and {again}")
+    return SgmcmcError(f"{folder} could not be written ({error}); check its permissions, or choose another folder; {again}")
+
+
+def changed(path: Path, found: int, recorded: int) -> SgmcmcError:
+    """A file is not as it was left."""
+    why = "it was changed from outside; convert again with overwrite=True"
+    return SgmcmcError(f"{path} has {found:,} bytes, {recorded:,} were on record: {why}")
 
 
 def keys(seed: int, start: int, count: int) -> np.ndarray:
@@ -146,16 +131,17 @@ def keys(seed: int, start: int, count: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Runs:
-    """How runs of `run_rows` rows (the last may have fewer) lie one after the other in the spill file: keys, then each array."""
+class Spill:
+    """A file of runs of `run_rows` sorted rows (the last may have fewer), one after the other: keys, then each array."""
 
+    path: Path
     arrangement: Arrangement
     run_rows: int
 
     @property
     def row_bytes(self) -> int:
         """Of a row and its key."""
-        return KEY.itemsize + sum(self.arrangement.row_bytes.values())
+        return KEY.itemsize + self.arrangement.row_size
 
     @property
     def stride(self) -> int:
@@ -163,56 +149,39 @@ class Runs:
         return -(-self.run_rows * self.row_bytes // KEY.itemsize) * KEY.itemsize
 
     def end(self, n_rows: int) -> int:
-        """Size of the spill file with so many rows."""
+        """Size of the file with so many rows."""
         whole, rest = divmod(n_rows, self.run_rows)
         return whole * self.stride + rest * self.row_bytes
 
-    def write(self, spill: GrowingFile, rows: dict[str, np.ndarray], seed: int, first_row: int) -> None:
+    def write(self, file: GrowingFile, rows: Rows, seed: int, first_row: int) -> None:
         """Append one run, sorted."""
         count = len(next(iter(rows.values())))
         own = keys(seed, first_row, count)
         order = np.argsort(own, kind="stable")
-        spill.append(own[order])
+        file.append(own[order])
         for name in self.arrangement.columns:
-            spill.append(rows[name][order])
+            file.append(rows[name][order])
         if count == self.run_rows:
-            spill.append(np.zeros(self.stride - count * self.row_bytes, np.uint8))
+            file.append(np.zeros(self.stride - count * self.row_bytes, np.uint8))
 
-
-class SpilledRows:
-    """The spill file when it is complete."""
-
-    def __init__(self, path: Path, runs: Runs, n_rows: int) -> None:
-        self._path, self._runs, self._n_rows = path, runs, n_rows
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by `close`)
-        found = path.stat().st_size
-        if found != runs.end(n_rows):
-            self.close()
-            raise SgmcmcError(
-                f"{path} has {found:,} bytes, {runs.end(n_rows):,} were on record: it was changed from outside; "
-                "convert again with overwrite=True"
-            )
-        self._map = mmap.mmap(self._file.fileno(), found, access=mmap.ACCESS_READ)
-
-    def close(self) -> None:
-        """No more reading."""
-        self._file.close()
-
-    def in_range(self, number: int, n_ranges: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Each array's rows that have their keys in this range, in order."""
-        slices = self._slices(number * STREAM_END // n_ranges, (number + 1) * STREAM_END // n_ranges)
+    def in_range(self, number: int, n_ranges: int, n_rows: int) -> Iterator[tuple[str, np.ndarray]]:
+        """Each array's rows that have their keys in this range, in order, of a file that has all its `n_rows` rows."""
+        found = self.path.stat().st_size
+        if found != self.end(n_rows):
+            raise changed(self.path, found, self.end(n_rows))
+        slices = self._slices(number * STREAM_END // n_ranges, (number + 1) * STREAM_END // n_ranges, n_rows)
         order = np.argsort(self._gathered(slices, KEY, (), 0), kind="stable")
-        arrangement, before = self._runs.arrangement, KEY.itemsize
-        for name, dtype in arrangement.dtypes.items():
-            yield name, self._gathered(slices, dtype, arrangement.row_shapes[name], before)[order]
-            before += arrangement.row_bytes[name]
+        before = KEY.itemsize
+        for name, dtype in self.arrangement.dtypes.items():
+            yield name, self._gathered(slices, dtype, self.arrangement.row_shapes[name], before)[order]
+            before += self.arrangement.row_bytes[name]
 
-    def _slices(self, low: int, high: int) -> list[Slice]:
+    def _slices(self, low: int, high: int, n_rows: int) -> list[Slice]:
         """Of every run the rows with keys from `low` to below `high`."""
         slices = []
-        for first in range(0, self._n_rows, self._runs.run_rows):
-            offset, rows = first // self._runs.run_rows * self._runs.stride, min(self._runs.run_rows, self._n_rows - first)
-            own = np.frombuffer(self._map, KEY, rows, offset)
+        for first in range(0, n_rows, self.run_rows):
+            offset, rows = first // self.run_rows * self.stride, min(self.run_rows, n_rows - first)
+            own = np.memmap(self.path, KEY, "r", offset, (rows,))
             start = int(np.searchsorted(own, np.uint64(low)))
             stop = rows if high >= STREAM_END else int(np.searchsorted(own, np.uint64(high)))
             slices.append((offset, rows, start, stop))
@@ -220,21 +189,10 @@ class SpilledRows:
 
     def _gathered(self, slices: list[Slice], dtype: np.dtype, shape: tuple[int, ...], before: int) -> np.ndarray:
         """One array's rows of the slices. In a run, `before` bytes of each row are in the arrays that come first."""
-        out = np.empty((sum(stop - start for _, _, start, stop in slices), *shape), dtype)
-        view, width, done = out.reshape(-1).view(np.uint8).data, dtype.itemsize * math.prod(shape), 0
+        out, width, done = np.empty((sum(stop - start for _, _, start, stop in slices), *shape), dtype), math.prod(shape), 0
         for offset, rows, start, stop in slices:
-            end = done + (stop - start) * width
-            self._read(view[done:end], offset + rows * before + start * width)
-            done = end
+            at = offset + rows * before + start * width * dtype.itemsize
+            own = np.fromfile(self.path, dtype, (stop - start) * width, offset=at)
+            out[done : done + stop - start] = own.reshape(-1, *shape)
+            done += stop - start
         return out
-
-    def _read(self, view: memoryview, offset: int) -> None:
-        self._file.seek(offset)
-        while len(view):
-            count = self._file.readinto(view)
-            if not count:
-                raise SgmcmcError(
-                    f"{self._path} ends at byte {self._file.tell():,}: it was changed from outside; "
-                    "convert again with overwrite=True"
-                )
-            view = view[count:]

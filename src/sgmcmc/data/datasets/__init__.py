@@ -2,7 +2,6 @@
 
 import numbers
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
@@ -24,16 +23,10 @@ Parts: TypeAlias = dict[str, dict[str, np.ndarray]]
 
 @overload
 def get_dataset(name: Literal["covertype"], *, progress: Progress = True, download: bool = True) -> np.ndarray: ...
-
-
 @overload
 def get_dataset(name: Literal["mnist"], *, progress: Progress = True, download: bool = True) -> Parts: ...
-
-
 @overload
 def get_dataset(name: str, *, progress: Progress = True, download: bool = True) -> Any: ...
-
-
 def get_dataset(name: str, *, progress: Progress = True, download: bool = True) -> Any:
     """A dataset of the paper: from your data folder, or downloaded into it the first time.
 
@@ -65,10 +58,8 @@ def get_dataset(name: str, *, progress: Progress = True, download: bool = True) 
     files = next(complete, entry.routes[0])
     for file in _missing(files, folder):
         if not download:
-            raise SgmcmcError(
-                f"{file.name} is not in {folder}, and download=False; put it there (from {file.homes[0]}), "
-                f"or set {FOLDER_SETTING} to the folder that has it, or leave out download=False"
-            )
+            remedy = f"put it there (from {file.homes[0]}), or set {FOLDER_SETTING} to the folder that has it, or leave that out"
+            raise SgmcmcError(f"{file.name} is not in {folder}, and download=False; {remedy}")
         fetch(file, folder, progress)
     return entry.finish(arrays_of(name, files, folder))
 
@@ -100,20 +91,22 @@ def train_test_split(
     """
     arrays, n_rows = _check_rows(dataset)
     count = _check_test_size(test_size, n_rows)
+    natural = isinstance(seed, numbers.Integral) and not isinstance(seed, bool) and int(seed) >= 0
+    if not (natural or isinstance(seed, np.random.Generator)):
+        raise InputError(f"seed is {describe(seed)}; expected a whole number such as seed=1, or a NumPy generator")
     in_test = np.zeros(n_rows, bool)
-    in_test[_generator(seed).choice(n_rows, count, replace=False, shuffle=False)] = True
+    in_test[np.random.default_rng(seed).choice(n_rows, count, replace=False, shuffle=False)] = True
     train = {name: array[~in_test] for name, array in arrays.items()}
     return train, {name: array[in_test] for name, array in arrays.items()}
 
 
 def _check_rows(dataset: Any) -> tuple[dict[str, np.ndarray], int]:
-    if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
-        raise InputError(
-            f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'X': X, 'y': y}}"
-        )
+    expected = "expected a dict of arrays with rows on the first axis, such as {'X': X, 'y': y}"
+    if not hasattr(dataset, "items"):
+        raise InputError(f"dataset is {describe(dataset)}; {expected}")
     arrays = {str(name): _check_array(str(name), values) for name, values in dataset.items()}
     if not arrays:
-        raise InputError("dataset has no arrays; expected a dict such as {'X': X, 'y': y}, rows on the first axis")
+        raise InputError(f"dataset has no arrays; {expected}")
     n_rows = check_row_counts(arrays)
     if n_rows < 2:
         raise InputError(f"dataset has {n_rows} rows; expected at least 2, one for each part")
@@ -141,11 +134,3 @@ def _check_test_size(test_size: Any, n_rows: int) -> int:
     if not 0 < count < n_rows:
         raise InputError(f"test_size is {test_size}, {count} of {n_rows} rows, which leaves a part empty; {expected}")
     return count
-
-
-def _generator(seed: Any) -> np.random.Generator:
-    if isinstance(seed, np.random.Generator):
-        return seed
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise InputError(f"seed is {describe(seed)}; expected a whole number such as seed=1, or a NumPy generator")
-    return np.random.default_rng(int(seed))

@@ -28,14 +28,7 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True)
 class DataFile:
-    """A packed file.
-
-    Attributes:
-        name: of the file, in any folder.
-        sha256: checksum of the content; the wrapper around it exists in several versions.
-        homes: where to fetch it, in the order to try.
-        parse: from content to array.
-    """
+    """A packed file: the checksum of its content (the wrapper exists in several versions), and where to fetch it, in order."""
 
     name: str
     sha256: str
@@ -45,12 +38,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset.
-
-    Attributes:
-        routes: sets of files that each suffice; the first is the one to download.
-        finish: from the files' arrays to what the user gets.
-    """
+    """A dataset: sets of files that each suffice, the first to be downloaded, and what the user gets of the files' arrays."""
 
     routes: tuple[tuple[DataFile, ...], ...]
     finish: Callable[[list[np.ndarray]], Any]
@@ -91,9 +79,7 @@ def idx(content: bytes) -> np.ndarray:
     n_axes = content[3] if len(content) > 3 else 0
     start = 4 + 4 * n_axes
     if content[:3] != b"\0\0\x08" or n_axes == 0 or len(content) < start:
-        raise DamagedError(
-            f"it starts with the bytes {content[:4].hex(' ')}, expected 00 00 08 and the number of axes (idx, uint8)"
-        )
+        raise DamagedError(f"it starts with the bytes {content[:4].hex(' ')}, expected 00 00 08 and the axes (idx, uint8)")
     shape = tuple(np.frombuffer(content, ">u4", n_axes, 4).tolist())
     if math.prod(shape) != len(content) - start:
         raise DamagedError(f"its header says shape {shape}, expected one for the {len(content) - start} numbers it has")
@@ -108,18 +94,13 @@ def only(arrays: list[np.ndarray]) -> np.ndarray:
 def mnist(arrays: list[np.ndarray]) -> dict[str, Any]:
     """Images in rows, grey levels from 0 to 1, labels one-hot; the first rows of the training files are left out."""
     images, labels, test_images, test_labels = arrays
-    return {
-        "train": {"images": _grey(images[VALIDATION_ROWS:]), "labels": _one_hot(labels[VALIDATION_ROWS:])},
-        "test": {"images": _grey(test_images), "labels": _one_hot(test_labels)},
-    }
+    train, test = _mnist_part(images[VALIDATION_ROWS:], labels[VALIDATION_ROWS:]), _mnist_part(test_images, test_labels)
+    return {"train": train, "test": test}
 
 
-def _grey(images: np.ndarray) -> np.ndarray:
-    return np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)
-
-
-def _one_hot(labels: np.ndarray) -> np.ndarray:
-    return np.eye(10, dtype=np.float32)[labels]
+def _mnist_part(images: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+    grey = np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)
+    return {"images": grey, "labels": np.eye(10, dtype=np.float32)[labels]}
 
 
 def _mnist(name: str, sha256: str) -> DataFile:
@@ -151,7 +132,4 @@ MNIST = (
     _mnist("t10k-labels-idx1-ubyte.gz", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 )
 
-CATALOGUE = {
-    "covertype": Entry(((COVERTYPE_UCI,), (COVERTYPE_LIBSVM,)), only),
-    "mnist": Entry((MNIST,), mnist),
-}
+CATALOGUE = {"covertype": Entry(((COVERTYPE_UCI,), (COVERTYPE_LIBSVM,)), only), "mnist": Entry((MNIST,), mnist)}

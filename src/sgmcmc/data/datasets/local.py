@@ -36,11 +36,8 @@ CHUNK = 1 << 16
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as broken."""
 
-TRIES = 4
-"""Of one home, when the transfer breaks off."""
-
-PAUSE = 1.0
-"""Seconds before the second try, twice that before the third, and so on."""
+TRIES, PAUSE = 4, 1.0
+"""Of one home, when the transfer breaks off, and the seconds before the second try; twice that before the third, and so on."""
 
 
 def cache_folder() -> Path:
@@ -55,10 +52,8 @@ def data_folder() -> Path:
         return cache_folder()
     folder = Path(named).expanduser()
     if not os.path.isdir(folder):  # not Path.is_dir, which raises where looking is not allowed
-        raise SgmcmcError(
-            f"{FOLDER_SETTING} is {named!r}, which is not a folder; make it, or set {FOLDER_SETTING} to the folder that has the "
-            "files, or unset it to download them into the cache folder"
-        )
+        remedy = f"make it, or set {FOLDER_SETTING} to the folder that has the files, or unset it to download them"
+        raise SgmcmcError(f"{FOLDER_SETTING} is {named!r}, which is not a folder; {remedy}")
     return folder
 
 
@@ -82,9 +77,8 @@ def read(path: Path, file: DataFile) -> np.ndarray:
     except OSError as error:
         raise SgmcmcError(f"{path} cannot be read ({error.strerror or error}); expected a file you may read") from error
     except DamagedError as error:
-        raise SgmcmcError(
-            f"{path} is damaged or another version: {error}; delete it and call again, or put there what {file.homes[0]} has"
-        ) from error
+        remedy = f"delete it and call again, or put there what {file.homes[0]} has"
+        raise SgmcmcError(f"{path} is damaged or another version: {error}; {remedy}") from error
 
 
 def unpack(packed: bytes, file: DataFile) -> bytes:
@@ -102,10 +96,8 @@ def unpack(packed: bytes, file: DataFile) -> bytes:
 
 def _stamp(files: tuple[DataFile, ...], folder: Path) -> str:
     """What a copy was made from. A file that is changed or damaged later has another size or time, and is checked again."""
-    paths = [(folder / file.name).resolve() for file in files]
-    stats = [path.stat() for path in paths]
-    found = zip(paths, stats, files, strict=True)
-    return json.dumps([FORMAT, [[str(path), stat.st_size, stat.st_mtime_ns, file.sha256] for path, stat, file in found]])
+    found = [((folder / file.name).resolve(), file.sha256) for file in files]
+    return json.dumps([FORMAT, [[str(path), path.stat().st_size, path.stat().st_mtime_ns, sha256] for path, sha256 in found]])
 
 
 def _load(copy: Path, stamp: str, n_arrays: int) -> list[np.ndarray] | None:
@@ -140,10 +132,8 @@ def download(file: DataFile, folder: Path, progress: Progress) -> None:
     except FailedError as failure:
         raise SgmcmcError(f"{file.name} is not in {folder} and could not be downloaded ({failure}); {by_hand}") from failure
     except OSError as error:
-        raise SgmcmcError(
-            f"{file.name} is not in {folder}, and cannot be downloaded because writing there fails ({error.strerror or error}); "
-            f"{by_hand}, or to one with room that you may write to"
-        ) from error
+        why = f"and cannot be downloaded because writing there fails ({error.strerror or error})"
+        raise SgmcmcError(f"{file.name} is not in {folder}, {why}; {by_hand}, or one with room that you may write to") from error
     finally:
         for place in new_folders:
             with contextlib.suppress(OSError):  # not empty: it is needed
