@@ -16,22 +16,7 @@ from sgmcmc.algorithms.kernel import Dynamics, Estimate, Estimator, Motion, Pass
 from sgmcmc.problem.posterior import Posterior
 
 __all__ = [
-    "BAOA",
-    "SAGA",
-    "Centre",
-    "ControlVariate",
-    "Dynamics",
-    "Estimate",
-    "Estimator",
-    "Langevin",
-    "Minibatch",
-    "Motion",
-    "NoseHoover",
-    "PaperHamiltonian",
-    "Passes",
-    "PersistentHamiltonian",
-    "Posterior",
-    "SymmetricHamiltonian",
-    "momentum",
+    "BAOA", "SAGA", "Centre", "ControlVariate", "Dynamics", "Estimate", "Estimator", "Langevin", "Minibatch", "Motion",
+    "NoseHoover", "PaperHamiltonian", "Passes", "PersistentHamiltonian", "Posterior", "SymmetricHamiltonian", "momentum",
     "rescale_momentum",
-]
+]  # fmt: skip

@@ -200,17 +200,13 @@ def checked_pairs(positions: np.ndarray, gradients: np.ndarray) -> tuple[np.ndar
     """Both in float64; anything but pairs of finite vectors is refused."""
     z, g = np.asarray(positions, np.float64), np.asarray(gradients, np.float64)
     if z.ndim != 3 or z.shape != g.shape or 0 in z.shape:
-        raise InputError(
-            f"positions is {describe(positions)} and gradients is {describe(gradients)}; "
-            "expected one shape (chains, draws, d) for both; give a single chain as positions[None], gradients[None]"
-        )
+        expected = "expected one shape (chains, draws, d) for both; give a single chain as positions[None], gradients[None]"
+        raise InputError(f"positions is {describe(positions)} and gradients is {describe(gradients)}; {expected}")
     for name, values in (("positions", z), ("gradients", g)):
         if not np.isfinite(values).all():
-            chain, draw, direction = np.argwhere(~np.isfinite(values))[0]
-            raise InputError(
-                f"{name} has {values[chain, draw, direction]} at chain {chain}, draw {draw}, direction {direction}; "
-                f"expected finite numbers; leave out the draws from there on, as in {name}[:, :{draw}]"
-            )
+            chain, draw, direction = place = tuple(np.argwhere(~np.isfinite(values))[0])
+            expected = f"expected finite numbers; leave out the draws from there on, as in {name}[:, :{draw}]"
+            raise InputError(f"{name} has {values[place]} at chain {chain}, draw {draw}, direction {direction}; {expected}")
     return z, g
 
 

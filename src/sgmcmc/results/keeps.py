@@ -394,6 +394,4 @@ def _next_turn(seen: jax.Array, hit: jax.Array, thin: int) -> tuple[jax.Array, j
 def check_function(name: str, function: Any, optional: bool = False) -> None:
     """Refuse what a keep object cannot call."""
     if not (callable(function) or (optional and function is None)):
-        raise InputError(
-            f"{name} got {function!r}; expected a function of the parameters, such as lambda params: params['mu'] ** 2"
-        )
+        raise InputError(f"{name} got {function!r}; expected a function of the parameters, such as lambda params: params['mu']")

@@ -142,8 +142,6 @@ def _regression(z: np.ndarray, g: np.ndarray, mean: np.ndarray) -> tuple[np.ndar
 def _longest(autocorrelation: float | np.ndarray) -> float:
     tau = float(np.max(autocorrelation))
     if not np.isfinite(tau):
-        raise InputError(
-            f"autocorrelation is {describe(autocorrelation)}; expected a finite integrated autocorrelation time in draws, "
-            "such as the number of draws over the smallest effective sample size"
-        )
+        expected = "a finite integrated autocorrelation time: the number of draws over the smallest effective sample size"
+        raise InputError(f"autocorrelation is {describe(autocorrelation)}; expected {expected}")
     return max(1.0, tau)

@@ -96,10 +96,8 @@ def read_header(folder: Path) -> Header:
     if record.get("format") != FORMAT:
         raise damaged
     if record["version"] != VERSION:
-        raise InputError(
-            f"{folder} has format version {record['version']}, this release of sgmcmc reads version {VERSION}; "
-            "use the release that made it, or convert the data again"
-        )
+        found = f"{folder} has format version {record['version']}, this release of sgmcmc reads version {VERSION}"
+        raise InputError(f"{found}; use the release that made it, or convert the data again")
     arrays = {
         name: ArrayEntry(np.dtype(entry["dtype"]), tuple(entry["row_shape"]), entry["bytes"], entry["sha256"])
         for name, entry in record["arrays"].items()
@@ -338,7 +336,5 @@ def verify(folder: RowFolder, report: Callable[[int], Any] | None = None) -> Non
                 report(block.nbytes)
         expected = folder.header.arrays[name].sha256
         if digest.hexdigest() != expected:
-            raise SgmcmcError(
-                f"{column.path} is damaged: its sha256 is {digest.hexdigest()}, the header says {expected}; "
-                "check the disk, then convert the data again with overwrite=True"
-            )
+            found = f"{column.path} is damaged: its sha256 is {digest.hexdigest()}, the header says {expected}"
+            raise SgmcmcError(f"{found}; check the disk, then convert the data again with overwrite=True")

@@ -118,10 +118,8 @@ class HostImportanceRows(Source):
         if len(q) != self.n_rows:
             raise InputError(f"probabilities has {len(q)} entries; expected one for each of the {self.n_rows} rows")
         if not q.all():
-            raise InputError(
-                f"row {int(np.argmin(q))} would never be drawn: its probability is zero or below {1 / TICKS:.1g} of the mean; "
-                "spread a share over all rows, as mixed(scores, uniform_share=0.1) does"
-            )
+            never = f"row {int(np.argmin(q))} would never be drawn: its probability is zero or below {1 / TICKS:.1g} of the mean"
+            raise InputError(f"{never}; spread a share over all rows, as mixed(scores, uniform_share=0.1) does")
 
     @cached_property
     def weights(self) -> np.ndarray:

@@ -287,10 +287,8 @@ def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source
     table = as_table(arrays)
     if batch_size == table.n_rows:
         if table.large:
-            raise InputError(
-                f"minibatch_size is all {table.n_rows:,} rows, {table.nbytes / 2**30:.1f} GB that do not fit into memory; "
-                "expected a count such as minibatch_size=1000"
-            )
+            found = f"all {table.n_rows:,} rows, {table.nbytes / 2**30:.1f} GB that do not fit into memory"
+            raise InputError(f"minibatch_size is {found}; expected a count such as minibatch_size=1000")
         return AllRows(arrays, batch_size)
     if rows == "window":
         return WindowRows(arrays, batch_size) if table.in_memory else ReadWindows(arrays, batch_size)
@@ -302,10 +300,9 @@ def make_stratum_source(arrays: Stratum, batch_size: int, rows: str) -> StratumR
     """The source of this process's strata, each of which draws the same number of rows: `batch_size` over all, rounded up."""
     each = -(-batch_size // arrays.count)
     if each > arrays.smallest:
-        raise InputError(
-            f"minibatch_size is {batch_size}, {each} rows for each of {arrays.count} strata, of which the smallest has "
-            f"{arrays.smallest}; expected at most {arrays.smallest * arrays.count}, or rows spread more evenly"
-        )
+        found = f"{batch_size}, {each} rows for each of {arrays.count} strata, of which the smallest has {arrays.smallest}"
+        most = arrays.smallest * arrays.count
+        raise InputError(f"minibatch_size is {found}; expected at most {most}, or rows spread more evenly")
     windows = HostWindows if arrays.in_memory else ReadWindows
     version = windows if rows == "window" else HostRows
     parts: dict[int, Source] = {number: version(part, each) for number, part in arrays.parts().items()}

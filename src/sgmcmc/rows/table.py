@@ -257,18 +257,14 @@ def check_dataset(dataset: Dataset) -> Table:
     if isinstance(dataset, str | Path):
         dataset = open_rows(dataset)
     if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
-        raise InputError(
-            f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'x': x}}, or the "
-            "path of a folder made by sgmcmc.data.convert"
-        )
+        expected = "a dict of arrays with rows on the first axis, such as {'x': x}, or a folder made by sgmcmc.data.convert"
+        raise InputError(f"dataset is {describe(dataset)}; expected {expected}")
     columns = {str(name): _check_column(str(name), values) for name, values in dataset.items()}
     if not columns:
         raise InputError('dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis')
-    if check_row_counts(columns) >= 2**31:
-        raise InputError(
-            f"dataset has {check_row_counts(columns):,} rows; expected fewer than 2**31, JAX's usual whole numbers: "
-            "spread the rows over several processes"
-        )
+    n_rows = check_row_counts(columns)
+    if n_rows >= 2**31:
+        raise InputError(f"dataset has {n_rows:,} rows; expected fewer than 2**31: spread the rows over several processes")
     if isinstance(dataset, AnyFolder):
         return Table(columns, dataset.shuffled, dataset.checksum, checked=True)
     return Table(columns, checked=all(isinstance(column, np.ndarray) for column in columns.values()))
@@ -278,11 +274,9 @@ def check_row_counts(arrays: Mapping[str, Any]) -> int:
     """The number of rows, which all arrays must have."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise InputError(
-            "dataset arrays have different numbers of rows: "
-            + ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-            + "; expected one first axis for all (transpose the one that has rows elsewhere)"
-        )
+        found = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        expected = "expected one first axis for all (transpose the one that has rows elsewhere)"
+        raise InputError(f"dataset arrays have different numbers of rows: {found}; {expected}")
     return next(iter(lengths.values()))
 
 
@@ -315,9 +309,7 @@ def is_elsewhere(values: Any) -> bool:
 def _check_kind(name: str, values: Any) -> None:
     where = f"dataset[{name!r}]"
     if values.dtype == object or np.dtype(values.dtype).kind not in "fiub":
-        raise InputError(
-            f"{where} has dtype {values.dtype}; expected numbers (encode text as integers, drop or fill missing values)"
-        )
+        raise InputError(f"{where} has dtype {values.dtype}; expected numbers (encode text, drop or fill missing values)")
     if len(values.shape) == 0:
         raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
     if values.shape[0] == 0:

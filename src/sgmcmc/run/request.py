@@ -13,14 +13,7 @@ from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.problem.posterior import (
-    Posterior,
-    check_log_lik,
-    check_log_prior,
-    check_params,
-    log_lik_shape,
-    make_transform,
-)
+from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
 from sgmcmc.results.result import ALONE, PAIRS
 from sgmcmc.rows.sources import STRATA
@@ -67,9 +60,8 @@ class Request:
             check_count("chunk_size", self.chunk_size)
         for name, one in self.keeps.items():
             if not isinstance(one, Keep):
-                raise InputError(
-                    f"keep[{name!r}] is {describe(one)}; expected an object such as Trace(), Moments() or Expectation(function)"
-                )
+                expected = "an object such as Trace(), Moments() or Expectation(function)"
+                raise InputError(f"keep[{name!r}] is {describe(one)}; expected {expected}")
 
     @cached_property
     def keeps(self) -> dict[str, Keep]:
@@ -99,9 +91,7 @@ class Request:
     def check_for(self, params: PyTree, varies: bool) -> None:
         """Refuse what does not suit a sampler; `params` gives shapes, `varies` says whether its step size changes."""
         if self.diagnose and varies:
-            raise InputError(
-                "diagnose=True came with a stepsize that changes; the diagnostics need a chain with one law, so fix it"
-            )
+            raise InputError("diagnose=True came with a stepsize that changes; diagnostics need a chain with one law, so fix it")
         for name, one in self.keeps.items():
             if name == PAIRS:
                 continue
