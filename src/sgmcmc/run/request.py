@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -27,17 +27,8 @@ DRAWS = Trace()
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is asked for. What is wrong for every sampler is refused here; what is wrong for one, by `check_for`.
-
-    Attributes:
-        n_iters: iterations after the burn-in.
-        burn_in: iterations run first and not stored.
-        thin: store every `thin`-th iteration.
-        keep: what to store instead of every draw: an object, or a dict of them by name.
-        diagnose: also keep the gradient at every draw.
-        progress: True shows a bar, False nothing; a function is called with the figures.
-        chunk_size: iterations per compiled call; changes speed, never the draws.
-        or_more: whether the place may have gone further before: then the result has all of that.
+    """What a run is asked for, in the words of `Sampler.run`; `or_more` if the place may have gone further before: then the
+    result has all of that. What is wrong for every sampler is refused here; what is wrong for one, by `check_for`.
     """
 
     n_iters: int = 10_000
@@ -73,10 +64,8 @@ class Request:
     @cached_property
     def trace(self) -> str | None:
         """The name of the first object that keeps the parameters themselves, if one does."""
-        for name, keep in self.keeps.items():
-            if name != PAIRS and isinstance(keep, Trace) and keep.function is None:
-                return name
-        return None
+        traces = ((name, keep) for name, keep in self.keeps.items() if name != PAIRS and isinstance(keep, Trace))
+        return next((name for name, keep in traces if keep.function is None), None)
 
     @cached_property
     def total(self) -> int:
@@ -133,24 +122,20 @@ class Problem:
         constraints: Mapping[str, Any] | None = None, progress: Progress = False,
     ) -> Problem:  # fmt: skip
         """The problem, or what is wrong with it; processes that share one refuse it together."""
-        check = partial(cls._of, log_lik, dataset, params, log_prior, constraints, progress)
-        return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
 
-    @classmethod
-    def _of(
-        cls, log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None,
-        constraints: Mapping[str, Any] | None, progress: Progress,
-    ) -> Problem:  # fmt: skip
-        table = check_dataset(dataset)
-        n_rows, start = table.total_rows, check_params(params)
-        transform = make_transform(constraints, start)
-        position = transform.to_position(start)
-        shapes = jax.eval_shape(transform.to_params, position)
-        check_log_prior(log_prior, start)
-        per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.spread else None
-        posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
-        check_log_lik(jax.jit(posterior.sum_of_rows), position, table)
-        return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
+        def check() -> Problem:
+            table = check_dataset(dataset)
+            n_rows, start = table.total_rows, check_params(params)
+            transform = make_transform(constraints, start)
+            position = transform.to_position(start)
+            shapes = jax.eval_shape(transform.to_params, position)
+            check_log_prior(log_prior, start)
+            per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.spread else None
+            posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
+            check_log_lik(jax.jit(posterior.sum_of_rows), position, table)
+            return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
+
+        return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
 
     def identity(self, values: Mapping[str, Any]) -> dict[str, str]:
         """The fingerprint of the problem and of how it is sampled."""

@@ -135,9 +135,8 @@ class Sampler:
         else:
             position = _for_chains(0, position, chains)
             est_state = _for_chains(self.kernel.estimator.chain_axes, est_state, chains)
-        plan = self.loop.prepare(keys, -1)  # iteration 0: the gradient at the start
         argument = (keys, position, est_state, jax.random.key_data(root))
-        state = self.loop.call(self.loop.programs.start, argument, plan)
+        state = self.loop.call(self.loop.programs.start, argument, keys, -1)  # iteration 0: the gradient at the start
         culprit = first_not_finite(state.position, state.gradient, state.chained)
         if culprit is not None:
             raise InputError(f"the gradient for parameter {culprit.parameter!r} is not finite at the start; move params")
@@ -151,8 +150,7 @@ class Sampler:
             batch: rows of your own choosing instead of the library's minibatch; they serve every leap of the iteration.
         """
         if batch is None:
-            plan = self.loop.prepare(state.key, int(state.step))
-            new = self.loop.call(self.loop.programs.single_step, state, plan)
+            new = self.loop.call(self.loop.programs.single_step, state, state.key, int(state.step))
         else:
             new = self.loop.programs.step_on(state, self._own_batch(batch))
         self._raise_if_diverged((new.position, new.gradient), state)
@@ -215,7 +213,7 @@ class Sampler:
             kept = {name: value for name, value in account.values(standing).items() if not isinstance(request.keeps[name], Trace)}
             return {"record": self._record(request, standing.state, place).packed(), "kept": kept}
 
-        weigh = weights if self.kernel.schedule.varies and trace is not None else None
+        weigh = weights if self.kernel.schedule.function is not None and trace is not None else None
         account = Account(request.keeps, self.like, request.total, request.looks, recorded, weigh, trace, request.or_more)
         with Bar(request.progress, self.name, request.total) as bar:
             outcome = self.loop.run(state, request, account, place, bar)
@@ -257,8 +255,8 @@ class Sampler:
 
     def moved(self, state: State, position: PyTree) -> State:
         """The state at another position, its gradient evaluated there."""
-        plan = self.loop.prepare(state.key, int(state.step) - 1)
-        return self.loop.call(self.loop.programs.place, (replace(state, position=position),), plan)
+        there = (replace(state, position=position),)
+        return self.loop.call(self.loop.programs.place, there, state.key, int(state.step) - 1)
 
     def log_posterior(self, state: State, *, full: bool = False) -> np.ndarray:
         """The log posterior at the state, up to its constant: a minibatch estimate, or (`full`) from all the data.
@@ -266,8 +264,7 @@ class Sampler:
         With chains, one value each. Under constraints it is the density of the unconstrained position.
         """
         if not full:
-            plan = self.loop.prepare(state.key, int(state.step) - 1)
-            return np.asarray(self.loop.call(self.loop.programs.log_posterior, (state,), plan))
+            return np.asarray(self.loop.call(self.loop.programs.log_posterior, (state,), state.key, int(state.step) - 1))
         if state.n_chains is None:
             return np.asarray(self._full_log_posterior(state.params))
         return np.asarray([self._full_log_posterior(pick(state.params, chain)) for chain in range(state.n_chains)])
@@ -331,7 +328,7 @@ class Sampler:
 
     def _settings(self, state: State, told: Mapping[str, Any]) -> dict[str, Any]:
         own = {"sampler": self.name, "seed": seed_number(state.seed), **self.settings}
-        centre = centre_of(state.estimator)
+        centre = centre_of(state.estimator) if self.kernel.estimator.centred else None
         if centre is not None:
             told = {**told, "centre_converged": bool(centre.converged), "centre_distance": float(centre.distance)}
         return {**own, **told, "versions": versions()}
@@ -381,12 +378,11 @@ class Sampler:
 def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> DivergenceError:
     """The error of a chain that left the finite numbers, with the repair, and the draws made before."""
     state, step = result.final_state, int(result.final_state.step) + 1
-    values = dict(zip(leaf_names(state.params), jax.tree.leaves(state.params), strict=True))
-    last = np.asarray(values[culprit.parameter])
-    last = last if culprit.chain is None else last[culprit.chain]
-    where = "" if culprit.chain is None else f" of chain {culprit.chain}"
-    steps = schedule.at(step, state.position)
-    eps = np.asarray(dict(zip(leaf_names(state.position), jax.tree.leaves(steps), strict=True))[culprit.parameter])
+    number = leaf_names(state.position).index(culprit.parameter)
+    alike = jax.tree.structure(state.params) == jax.tree.structure(state.position)  # not where one whitened vector moves
+    shown = (state.params if alike else state.position, schedule.at(step, state.position))
+    last, eps = (np.asarray(jax.tree.leaves(tree)[number]) for tree in shown)
+    last, where = (last, "") if culprit.chain is None else (last[culprit.chain], f" of chain {culprit.chain}")
     if (eps > 0).all():
         repair = f"Its step size, {np.max(eps):.3g}, is probably too large: try stepsize={np.max(eps) / 10:.2g}"
     else:

@@ -101,7 +101,7 @@ class PaperSearch:
     def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Given:
         loop = Loop.of(Kernel(kernel.posterior, Minibatch(), Ascent(), self.schedule), source)
         raw = jax.random.key_data(jax.random.fold_in(root, SEARCH_CHAIN))
-        state = loop.call(loop.programs.start, (raw, self.position, (), raw), loop.prepare(raw, -1))
+        state = loop.call(loop.programs.start, (raw, self.position, (), raw), raw, -1)
         with Bar(progress, "centre", self.n_iters) as bar:
             outcome = loop.trial(state, Request(self.n_iters, keep={}), bar)
         if outcome.attempted is not None:
