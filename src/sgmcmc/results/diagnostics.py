@@ -103,14 +103,6 @@ def autocorrelation_time(draws: np.ndarray) -> np.ndarray:
     return np.nan_to_num(draws.shape[0] * draws.shape[1] / _by_arviz("ess", draws, method="mean"), nan=1.0)
 
 
-def monte_carlo_error(draws: np.ndarray) -> np.ndarray:
-    """Standard error of the mean of every number of (chain, draw, number)."""
-    if draws.shape[1] < 4:
-        return np.full(draws.shape[2], np.nan)
-    draws = np.asarray(draws, np.float64)
-    return draws.std(axis=(0, 1)) * np.sqrt(autocorrelation_time(draws) / (draws.shape[0] * draws.shape[1]))
-
-
 def _by_arviz(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
     from arviz_stats.base.array import array_stats  # two seconds of import time, paid by those who ask
 

@@ -194,7 +194,10 @@ class ReadWindows(Windows):
         capacity, first = len(drawn), np.asarray(drawn)[:count]
         shape = (capacity, *first.shape[1:], self.batch_size)
         rows = {name: lend((*shape, *column.shape[1:]), column.dtype) for name, column in self.arrays.items()}
-        self._announce(first)
+        if self.table.large:  # have all windows asked for before the first is waited for
+            for column in self.arrays.values():
+                for start in first.ravel().tolist():
+                    column.will_read(start, self.batch_size)
         for name, column in self.arrays.items():
             windows = rows[name][:count].reshape(first.size, self.batch_size, *column.shape[1:])
             for start, window in zip(first.ravel().tolist(), windows, strict=True):
@@ -207,13 +210,6 @@ class ReadWindows(Windows):
         around = first > self.n_rows - self.batch_size  # few: a division for every row of every window would take its time
         index[:count][around] %= self.n_rows
         return rows, index
-
-    def _announce(self, first: np.ndarray) -> None:
-        """Of files too large for memory, have all windows asked for before the first is waited for."""
-        if self.table.large:
-            for column in self.arrays.values():
-                for start in first.ravel().tolist():
-                    column.will_read(start, self.batch_size)
 
 
 @dataclass(frozen=True)

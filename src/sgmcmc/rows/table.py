@@ -152,13 +152,8 @@ class Stratum(Table):
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """Adjacent rows of a column that is not in memory, converted to a dtype JAX computes with as they are read.
-
-    Attributes:
-        values: a `FileColumn`, a memory map, or anything of the user's with a shape, a dtype, and slices of rows.
-        dtype: what the rows are read as.
-        start: the first of the rows.
-        stop: the one after the last.
+    """Rows `start` to `stop` of a column that is not in memory, converted to a dtype JAX computes with as they are read: of a
+    `FileColumn`, a memory map, or anything of the user's with a shape, a dtype, and slices of rows.
     """
 
     values: Any
@@ -283,9 +278,14 @@ def check_row_counts(arrays: Mapping[str, Any]) -> int:
 def _check_column(name: str, values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"dataset[{name!r}] has masked values; drop or fill such rows first, for instance with .compressed()")
-    elsewhere = is_elsewhere(values)
+    elsewhere, where = is_elsewhere(values), f"dataset[{name!r}]"
     array = values if elsewhere else np.asarray(values)
-    _check_kind(name, array)
+    if array.dtype == object or np.dtype(array.dtype).kind not in "fiub":
+        raise InputError(f"{where} has dtype {array.dtype}; expected numbers (encode text, drop or fill missing values)")
+    if len(array.shape) == 0:
+        raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
+    if array.shape[0] == 0:
+        raise InputError(f"{where} is empty: shape {array.shape}; expected at least one row")
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
     if elsewhere:
         return Elsewhere(array, dtype, 0, array.shape[0])
@@ -300,20 +300,8 @@ def is_elsewhere(values: Any) -> bool:
     if isinstance(values, np.ndarray):
         return is_mapped(values)
     sliceable = all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
-    in_memory = isinstance(values, jax.Array) or any(
-        hasattr(values, name) for name in ("__array_interface__", "to_numpy", "numpy")
-    )
-    return isinstance(values, FileColumn) or (sliceable and not in_memory)
-
-
-def _check_kind(name: str, values: Any) -> None:
-    where = f"dataset[{name!r}]"
-    if values.dtype == object or np.dtype(values.dtype).kind not in "fiub":
-        raise InputError(f"{where} has dtype {values.dtype}; expected numbers (encode text, drop or fill missing values)")
-    if len(values.shape) == 0:
-        raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
-    if values.shape[0] == 0:
-        raise InputError(f"{where} is empty: shape {values.shape}; expected at least one row")
+    known = any(hasattr(values, name) for name in ("__array_interface__", "to_numpy", "numpy"))
+    return isinstance(values, FileColumn) or (sliceable and not known and not isinstance(values, jax.Array))
 
 
 def check_block(name: str, column: Any, start: int, stop: int) -> None:

@@ -19,12 +19,8 @@ from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """The programs of a kernel. Data are arguments of theirs, so they serve every source of the same kind and sizes.
-
-    Attributes:
-        kernel: what one iteration is.
-        source: how minibatches are taken, traced.
-        strata: the mesh over which the source's strata lie, if it has any.
+    """The programs of a kernel. Data are arguments of theirs, so they serve every source of the same kind and sizes as `source`,
+    which says how minibatches are taken; `strata` is the mesh over which its strata lie, if it has any.
     """
 
     kernel: Kernel

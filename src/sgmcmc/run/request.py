@@ -100,15 +100,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be sampled, checked.
-
-    Attributes:
-        posterior: as a function of the position.
-        table: the data.
-        params: the user's starting values, as they came.
-        position: the same, unconstrained.
-        shapes: of the parameters.
-    """
+    """What is to be sampled, checked: `params` are the user's starting values as they came, `position` the same unconstrained."""
 
     posterior: Posterior
     table: Table

@@ -424,10 +424,10 @@ def open_place(
 def _for_chains(axes: PyTree, tree: PyTree, chains: int) -> PyTree:
     """A tree with a copy for every chain, where `axes`, a prefix of it, says that each has its own."""
 
-    def copied(x: Any) -> jax.Array:
-        return jnp.broadcast_to(x, (chains, *x.shape))
+    def copied(axis: int | None, part: PyTree) -> PyTree:
+        return tree_map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), part) if axis == 0 else part
 
-    return tree_map(lambda axis, part: tree_map(copied, part) if axis == 0 else part, axes, tree, is_leaf=lambda a: a is None)
+    return tree_map(copied, axes, tree, is_leaf=lambda axis: axis is None)
 
 
 def versions() -> dict[str, str]:
