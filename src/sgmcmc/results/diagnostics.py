@@ -90,8 +90,7 @@ def weighted_quantiles(draws: np.ndarray, weights: np.ndarray | None) -> np.ndar
 def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bulk effective sample size and R-hat (rank-normalised, split), by ArviZ. They measure mixing only, never bias."""
     if draws.shape[1] < 4:
-        nothing = np.full(draws.shape[2:], np.nan)
-        return nothing, nothing
+        return (np.full(draws.shape[2:], np.nan),) * 2
     flat = np.asarray(draws, np.float64).reshape(*draws.shape[:2], -1)
     half = draws.shape[1] // 2  # one chain is compared with itself
     chains = flat if len(flat) > 1 else np.concatenate([flat[:, :half], flat[:, -half:]])
@@ -165,12 +164,9 @@ def parameter_inflation(positions: np.ndarray, gradients: np.ndarray, factor: np
     if L is not None and L.ndim == 1:  # scales alone leave ratios of variances as they are
         L = None
     scale = z.std(axis=(0, 1))
-    if z.shape[2] <= CROWDED * _count(z) and scale.all():
-        z_unit, g_unit = z / scale, g * scale
-        if _invertible(z_unit, g_unit):
-            return _joint(z_unit, g_unit, np.diag(scale) if L is None else L * scale)
-    weights = None if L is None else L**2 / (L**2).sum(axis=1, keepdims=True)
-    return _average(-z * g if weights is None else -(z * g) @ weights.T)
+    if z.shape[2] <= CROWDED * _count(z) and scale.all() and _invertible(z / scale, g * scale):
+        return _joint(z / scale, g * scale, np.diag(scale) if L is None else L * scale)
+    return _average(-z * g if L is None else -(z * g) @ (L**2 / (L**2).sum(axis=1, keepdims=True)).T)
 
 
 def standard_error(series: np.ndarray) -> np.ndarray:

@@ -127,10 +127,8 @@ def mixing(ess: np.ndarray, r_hat: np.ndarray, names: Sequence[str]) -> list[Fin
 def centre(distance: np.ndarray, names: Sequence[str]) -> list[Finding]:
     """A centre of control variates far from where the chains are, in their standard deviations."""
     worst = int(np.argmax(distance))
-    if not distance[worst] > FAR:
-        return []
     seen = f"The centre of the control variates is {distance[worst]:.1f} standard deviations from the mean of {names[worst]}."
-    return [Finding("centre", seen)]
+    return [Finding("centre", seen)] if distance[worst] > FAR else []
 
 
 @dataclass(frozen=True)

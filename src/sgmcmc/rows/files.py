@@ -128,12 +128,8 @@ class FileColumn:
     """
 
     def __init__(self, path: Path, n_rows: int, entry: ArrayEntry) -> None:
-        self.path = path
-        self.shape = (n_rows, *entry.row_shape)
-        self.dtype = entry.dtype
-        self.nbytes = entry.n_bytes
-        self._row_bytes = entry.row_bytes
-        self._lock = threading.RLock()
+        self.path, self.shape, self.dtype = path, (n_rows, *entry.row_shape), entry.dtype
+        self.nbytes, self._row_bytes, self._lock = entry.n_bytes, entry.row_bytes, threading.RLock()
         self._opened: int | None = None
         self._mapped: tuple[mmap.mmap, np.ndarray] | None = None
 

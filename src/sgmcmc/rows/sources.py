@@ -34,9 +34,7 @@ STRATA = "strata"
 
 @dataclass(frozen=True)
 class Source:
-    """What the loop needs of a dataset. As it is here, the host prepares rows, their weights unless all count the same, and their
-    numbers.
-    """
+    """What the loop needs of a dataset. As it is here, the host prepares rows, weights unless all count the same, and numbers."""
 
     arrays: Mapping[str, Any]
     batch_size: int
@@ -314,9 +312,7 @@ def blocks(arrays: Mapping[str, Any], largest: int) -> Iterator[Rows]:
 
 
 def subsample(arrays: Mapping[str, Any], count: int, seed: int) -> Table:
-    """`count` of the rows, in order: adjacent ones where they were shuffled before, which can be read in one go. Of a stratum,
-    its share of all processes' rows.
-    """
+    """`count` of the rows (of a stratum, its share), in order: where they were shuffled, adjacent ones, read in one go."""
     table = as_table(arrays)
     if count >= table.total_rows:
         return table

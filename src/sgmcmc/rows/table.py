@@ -313,8 +313,7 @@ def _check_numbers(name: str, array: np.ndarray, dtype: np.dtype, first: int = 0
     if array.dtype.kind in "iu" and array.dtype != dtype:
         limits = np.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
-            fits = "renumber them from 0, or turn on JAX's 64-bit mode"
-            raise InputError(f"dataset[{name!r}] has integers that do not fit {dtype}; {fits}")
+            raise InputError(f"dataset[{name!r}] has integers that do not fit {dtype}; renumber them, or use JAX's 64-bit mode")
     row = first_bad_row(array) if array.dtype.kind == "f" else None
     if row is not None:
         raise InputError(f"dataset[{name!r}] has a value that is not finite in row {first + row}; drop or fill such rows first")

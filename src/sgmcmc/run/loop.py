@@ -119,9 +119,7 @@ class Loop:
         return self.run(state, request, account, Nowhere(state.key), bar).whole()
 
     def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
-        """The random part of the `capacity` iterations after `step`, queued on the device. A short chunk does not need them
-        all, but another size would compile anew.
-        """
+        """The random part of the `capacity` iterations after `step`, queued: fewer, for a short chunk, would compile anew."""
         return self.source.draw(_row_keys(key, step, capacity, self.kernel.dynamics.leaps))
 
     def gather(self, drawn: PyTree, count: int, spread: Spread | None) -> PyTree:

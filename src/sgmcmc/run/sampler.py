@@ -251,7 +251,7 @@ class Sampler:
     def scatter(self, state: State, width: float) -> State:
         """The chains of a state moved apart: each to a normal distance of `width`, in the variables that move."""
         key = jax.random.fold_in(jax.random.wrap_key_data(state.seed), SCATTER_CHAIN)
-        return self.moved(state, tree_map(lambda x, z: x + width * z, state.position, normals(key, (), state.position)))
+        return self.moved(state, tree_map(lambda x, z: x + width * z, state.position, normals(key, state.position)))
 
     def moved(self, state: State, position: PyTree) -> State:
         """The state at another position, its gradient evaluated there."""
