@@ -90,7 +90,8 @@ def weighted_quantiles(draws: np.ndarray, weights: np.ndarray | None) -> np.ndar
 def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bulk effective sample size and R-hat (rank-normalised, split), by ArviZ. They measure mixing only, never bias."""
     if draws.shape[1] < 4:
-        return (np.full(draws.shape[2:], np.nan),) * 2
+        nothing = np.full(draws.shape[2:], np.nan)
+        return nothing, nothing
     flat = np.asarray(draws, np.float64).reshape(*draws.shape[:2], -1)
     half = draws.shape[1] // 2  # one chain is compared with itself
     chains = flat if len(flat) > 1 else np.concatenate([flat[:, :half], flat[:, -half:]])

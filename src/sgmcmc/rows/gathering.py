@@ -92,9 +92,8 @@ class Shelf:
     """Blocks of memory that nobody uses, for whoever needs one of that size next. Any number of threads may come."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+        self._most_bytes, self._lock = most_bytes, threading.Lock()
         self._blocks: list[np.ndarray] = []
-        self._lock = threading.Lock()
 
     def lend(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """An uninitialised aligned array. Its memory is lent again when nothing that shares it is left."""
