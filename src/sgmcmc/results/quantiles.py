@@ -261,7 +261,8 @@ class Quantiles(Looks):
         except (TypeError, ValueError):
             levels = ()
         if not levels or not all(0 <= level <= 1 for level in levels):
-            raise InputError(f"levels of Quantiles is {describe(self.levels)}; expected numbers from 0 to 1, such as (0.1, 0.9)")
+            expected = "expected numbers between 0 and 1, such as (0.05, 0.5, 0.95)"
+            raise InputError(f"levels of Quantiles is {describe(self.levels)}; {expected}")
         object.__setattr__(self, "levels", levels)
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:

@@ -45,7 +45,7 @@ class SAGA(Estimator):
         table, index = state["table"], batch.index
         known = len(jax.tree.leaves(table)[0])
         if known != posterior.n_rows:  # places in the table are not checked as the chain goes on
-            raise InputError(f"state has SAGA's table of {known} rows for {posterior.n_rows} rows of data; make one with init")
+            raise InputError(f"state has SAGA's table of {known} rows for a dataset of {posterior.n_rows}; make one with init")
         rows = posterior.row_gradients(position, batch.rows)
         before = tree_map(lambda g: g.at[index].get(mode="promise_in_bounds"), table)
         change = tree_map(jnp.subtract, rows, before)
