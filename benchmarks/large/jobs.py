@@ -52,7 +52,7 @@ def nothing_to_tune(folder: str, seed: int = 1) -> Iterator[dict[str, Any]]:
     """A job: `sample` with nothing set and a smooth prior: its time by stage, what it decided and the moments of its draws."""
     import sgmcmc
     import sgmcmc.data
-    from sgmcmc.results.diagnostics import monte_carlo_error
+    from sgmcmc.results.diagnostics import standard_error
 
     stages = Stages("sample, folder")
     fit = sgmcmc.sample(log_lik, sgmcmc.data.open(folder), start(), log_prior=log_prior, seed=seed, progress=stages)
@@ -63,7 +63,7 @@ def nothing_to_tune(folder: str, seed: int = 1) -> Iterator[dict[str, Any]]:
         "seconds_by_stage": stages.seconds,
         "mean": draws.mean((0, 1)).tolist(),
         "sd": draws.std((0, 1)).tolist(),
-        "monte_carlo_error": monte_carlo_error(draws).tolist(),
+        "monte_carlo_error": standard_error(draws).tolist(),
         "pool": fit.decisions.get("pool"),
         "healthy": fit.health().ok,
         "decisions": str(fit.decisions),

@@ -233,6 +233,14 @@ def test_divergence_in_the_other_doors():
         many_steps(state)
 
 
+def test_divergence_where_one_whitened_vector_moves():
+    with pytest.raises(sgmcmc.DivergenceError, match=r"'params' .*stepsize=5"):
+        sgmcmc.sgldcv(
+            lambda p, b: -0.5 * ((b["x"] - p["mu"]) ** 2).sum(), DATA, {"mu": np.ones(2)}, 50.0, precondition="laplace",
+            minibatch_size=50, n_iters=500, n_chains=2, seed=1, progress=False,
+        )  # fmt: skip
+
+
 def test_divergence_keeps_running_summaries_finite():
     keep = {"moments": sgmcmc.Moments(), "mean": sgmcmc.Expectation(lambda p: p["mu"])}
     with pytest.raises(sgmcmc.DivergenceError) as caught:

@@ -281,7 +281,7 @@ def start(loop, arrays, centre, chains):
     anchor, seed = loop.kernel.estimator.init(loop.kernel.posterior, centre, FullPasses(arrays)), jax.random.key(4)
     key, root = (jax.random.key_data(k) for k in (seed if chains is None else jax.random.split(seed, chains), seed))
     position = centre if chains is None else jnp.tile(centre, (chains, 1))
-    return loop.call(loop.programs.start, (key, position, anchor, root), loop.prepare(key, -1))
+    return loop.call(loop.programs.start, (key, position, anchor, root), key, -1)
 
 
 @pytest.mark.parametrize(("version", "chains"), [(HostImportanceRows, 2), (DeviceImportanceRows, None)])

@@ -197,7 +197,7 @@ class Kernel:
     def start(self, key: jax.Array, seed: jax.Array, position: PyTree, batch: Batch, est_state: PyTree) -> State:
         """The state before the first iteration."""
         eps = self.schedule.at(1, position)
-        auxiliary = self.dynamics.start(position, eps, normals(purpose_key(key, 0, START), (), position))
+        auxiliary = self.dynamics.start(position, eps, normals(purpose_key(key, 0, START), position))
         return self.place(State(jnp.int32(0), key, position, position, position, auxiliary, est_state, seed), batch)
 
     def place(self, state: State, batch: Batch) -> State:
@@ -250,10 +250,10 @@ def step_noise(key: jax.Array, t: Any, noises: int, size: int, dtype: Any) -> ja
     return jax.random.normal(purpose_key(key, t, NOISE), (noises, size), dtype)
 
 
-def normals(key: jax.Array, front: tuple[int, ...], like: PyTree) -> PyTree:
+def normals(key: jax.Array, like: PyTree) -> PyTree:
     """Standard normals shaped like a tree."""
     dtype = jnp.result_type(*jax.tree.leaves(like))
-    return split(jax.random.normal(key, (*front, size(like)), dtype), like)
+    return split(jax.random.normal(key, (size(like),), dtype), like)
 
 
 def per_step_and_chain(function: Any, key: jax.Array, steps: jax.Array) -> jax.Array:

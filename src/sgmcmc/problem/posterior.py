@@ -62,14 +62,11 @@ def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Tra
             inside = bool(jnp.all(constraint(value)))
             bijections[number] = biject_to(constraint)
         except (NotImplementedError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"constraints[{name!r}] is {describe(constraint)}; expected a constraint with a bijection, "
-                "such as sgmcmc.distributions.constraints.positive"
-            ) from error
+            expected = "a constraint with a bijection, such as sgmcmc.distributions.constraints.positive"
+            raise InputError(f"constraints[{name!r}] is {describe(constraint)}; expected {expected}") from error
         if not inside:
-            raise InputError(
-                f"params[{name!r}] starts at {describe(value.tolist())}, outside its constraint {constraint}; start it inside"
-            )
+            found = f"starts at {describe(value.tolist())}, outside its constraint {constraint}"
+            raise InputError(f"params[{name!r}] {found}; start it inside")
     return Transform(tuple(bijections))
 
 
@@ -189,10 +186,8 @@ def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) ->
     result = _shape("log_lik", log_lik, "lambda params, batch: ...", params, rows)
     shape = getattr(result, "shape", None)
     if shape not in ((), (count,)):
-        raise InputError(
-            f"log_lik returned {describe(result)} for {count} rows; expected the sum over rows (a scalar, end it with .sum()) "
-            f"or one value per row (shape ({count},))"
-        )
+        expected = f"the sum over rows (a scalar, end it with .sum()) or one value per row (shape ({count},))"
+        raise InputError(f"log_lik returned {describe(result)} for {count} rows; expected {expected}")
     return shape == (count,)
 
 
@@ -232,10 +227,8 @@ def _not_a_sum(together: float, total: float, count: int) -> str:
     found = f"log_lik of {count} rows is {together:.6g}, but the {count} rows one by one add up to {total:.6g}"
     if np.isclose(together * count, total, rtol=1e-3):
         return f"{found}: it returns a mean over rows; expected the sum (write .sum() for .mean())"
-    return (
-        f"{found}; expected a sum over rows. Often an (n,) array met an (n, 1) array and became (n, n): "
-        "make both the same shape, for instance with jnp.squeeze"
-    )
+    often = "an (n,) array met an (n, 1) array and became (n, n): make both the same shape, for instance with jnp.squeeze"
+    return f"{found}; expected a sum over rows. Often {often}"
 
 
 def _shape(name: str, function: Any, example: str, *arguments: PyTree) -> Any:

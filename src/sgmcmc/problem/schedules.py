@@ -68,10 +68,9 @@ def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Sc
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"{name} is a function that failed at t = 1 ({type(error).__name__}: {error}); expected a function of the "
-            f"iteration written with jax.numpy, such as {name}=lambda t: 1e-4 * (10 + t) ** -0.33"
-        ) from error
+        expected = f"a function of the iteration written with jax.numpy, such as {name}=lambda t: 1e-4 * (10 + t) ** -0.33"
+        failed = f"failed at t = 1 ({type(error).__name__}: {error})"
+        raise InputError(f"{name} is a function that {failed}; expected {expected}") from error
     per_parameter(first, position, f"{name}(1)")
     return Schedule(None, stepsize)
 
@@ -94,10 +93,8 @@ def spread(value: Any, position: PyTree, name: str = "stepsize") -> PyTree:
     try:
         whole = jax.tree.broadcast(value, position)
     except ValueError as error:
-        raise InputError(
-            f"{name} does not fit params: {describe(value)}; expected one number, or a tree of numbers like params "
-            f"(leaves {', '.join(leaf_names(position))})"
-        ) from error
+        expected = f"one number, or a tree of numbers like params (leaves {', '.join(leaf_names(position))})"
+        raise InputError(f"{name} does not fit params: {describe(value)}; expected {expected}") from error
     return tree_map(lambda x, like: _as_number(x, like, name), whole, position)
 
 

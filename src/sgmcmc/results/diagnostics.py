@@ -103,14 +103,6 @@ def autocorrelation_time(draws: np.ndarray) -> np.ndarray:
     return np.nan_to_num(draws.shape[0] * draws.shape[1] / _by_arviz("ess", draws, method="mean"), nan=1.0)
 
 
-def monte_carlo_error(draws: np.ndarray) -> np.ndarray:
-    """Standard error of the mean of every number of (chain, draw, number)."""
-    if draws.shape[1] < 4:
-        return np.full(draws.shape[2], np.nan)
-    draws = np.asarray(draws, np.float64)
-    return draws.std(axis=(0, 1)) * np.sqrt(autocorrelation_time(draws) / (draws.shape[0] * draws.shape[1]))
-
-
 def _by_arviz(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
     from arviz_stats.base.array import array_stats  # two seconds of import time, paid by those who ask
 
@@ -173,12 +165,9 @@ def parameter_inflation(positions: np.ndarray, gradients: np.ndarray, factor: np
     if L is not None and L.ndim == 1:  # scales alone leave ratios of variances as they are
         L = None
     scale = z.std(axis=(0, 1))
-    if z.shape[2] <= CROWDED * _count(z) and scale.all():
-        z_unit, g_unit = z / scale, g * scale
-        if _invertible(z_unit, g_unit):
-            return _joint(z_unit, g_unit, np.diag(scale) if L is None else L * scale)
-    weights = None if L is None else L**2 / (L**2).sum(axis=1, keepdims=True)
-    return _average(-z * g if weights is None else -(z * g) @ weights.T)
+    if z.shape[2] <= CROWDED * _count(z) and scale.all() and _invertible(z / scale, g * scale):
+        return _joint(z / scale, g * scale, np.diag(scale) if L is None else L * scale)
+    return _average(-z * g if L is None else -(z * g) @ (L**2 / (L**2).sum(axis=1, keepdims=True)).T)
 
 
 def standard_error(series: np.ndarray) -> np.ndarray:
@@ -200,17 +189,13 @@ def checked_pairs(positions: np.ndarray, gradients: np.ndarray) -> tuple[np.ndar
     """Both in float64; anything but pairs of finite vectors is refused."""
     z, g = np.asarray(positions, np.float64), np.asarray(gradients, np.float64)
     if z.ndim != 3 or z.shape != g.shape or 0 in z.shape:
-        raise InputError(
-            f"positions is {describe(positions)} and gradients is {describe(gradients)}; "
-            "expected one shape (chains, draws, d) for both; give a single chain as positions[None], gradients[None]"
-        )
+        expected = "expected one shape (chains, draws, d) for both; give a single chain as positions[None], gradients[None]"
+        raise InputError(f"positions is {describe(positions)} and gradients is {describe(gradients)}; {expected}")
     for name, values in (("positions", z), ("gradients", g)):
         if not np.isfinite(values).all():
-            chain, draw, direction = np.argwhere(~np.isfinite(values))[0]
-            raise InputError(
-                f"{name} has {values[chain, draw, direction]} at chain {chain}, draw {draw}, direction {direction}; "
-                f"expected finite numbers; leave out the draws from there on, as in {name}[:, :{draw}]"
-            )
+            chain, draw, direction = place = tuple(np.argwhere(~np.isfinite(values))[0])
+            expected = f"expected finite numbers; leave out the draws from there on, as in {name}[:, :{draw}]"
+            raise InputError(f"{name} has {values[place]} at chain {chain}, draw {draw}, direction {direction}; {expected}")
     return z, g
 
 

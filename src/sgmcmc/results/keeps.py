@@ -71,14 +71,32 @@ def _vectors(tree: PyTree, chains: tuple[int, ...]) -> jax.Array:
     return jnp.concatenate([leaf.reshape(*chains, -1) for leaf in jax.tree.leaves(tree)], axis=-1)
 
 
-class Looks:
-    """Rows of a function of the parameters, one for every `thin`-th iteration that is not burn-in."""
+class _Thinned:
+    """Objects that look at every `thin`-th iteration that is not burn-in, and carry how many there were since the last."""
 
-    function: Callable[[PyTree], PyTree] | None
     thin: int
+
+    def __post_init__(self) -> None:
+        check_count(f"thin of {type(self).__name__}", self.thin)
 
     def begin(self) -> PyTree:
         return jnp.int32(0)
+
+    def _next_turn(self, seen: jax.Array, hit: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Hits since the last turn (a count of all of them would overflow in a long run), and whether it is a turn now."""
+        seen = (seen + hit) % self.thin
+        return seen, hit & (seen == 0)
+
+
+class Looks(_Thinned):
+    """Rows of a function of the parameters, one for every look."""
+
+    function: Callable[[PyTree], PyTree] | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.function is not None:
+            check_function(type(self).__name__, self.function)
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
         rows = -(-capacity // self.thin) + 1  # one more: the row that is written but does not count yet
@@ -86,7 +104,7 @@ class Looks:
 
     def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
         seen, count, buffer = work
-        seen, stored = _next_turn(seen, hit, self.thin)
+        seen, stored = self._next_turn(seen, hit)
         if self.function is not None:
             look, blank = _over_chains(self.function, chained), self.stored_shapes(params, chained)
             params = tree_map(jnp.asarray, jax.lax.cond(stored, look, lambda _: _zeros(blank), params))
@@ -125,10 +143,6 @@ class Trace(Looks):
 
     function: Callable[[PyTree], PyTree] | None = None
     thin: int = 1
-
-    def __post_init__(self) -> None:
-        check_function("Trace", self.function, optional=True)
-        check_count("thin of Trace", self.thin)
 
     def store(self, params: PyTree, total: int, chained: bool) -> TraceStore:
         return TraceStore(self.stored_shapes(params, chained), total // self.thin, chained)
@@ -174,11 +188,8 @@ class TraceStore:
     def _empty(self) -> PyTree:
         """Arrays that are written draw by draw; in memory the draws come after the chains."""
         axis = self._axis
-
-        def of_leaf(x: Any) -> np.ndarray:
-            return np.moveaxis(np.empty((*x.shape[:axis], self._rows, *x.shape[axis:]), x.dtype), axis, 0)
-
-        return tree_map(of_leaf, self._like)
+        arrays = tree_map(lambda x: np.empty((*x.shape[:axis], self._rows, *x.shape[axis:]), x.dtype), self._like)
+        return tree_map(lambda array: np.moveaxis(array, axis, 0), arrays)
 
     def add(self, piece: tuple[Any, PyTree]) -> None:
         start, end = self.filled, self.filled + int(piece[0])
@@ -227,9 +238,8 @@ class RunningStore:
 
     def state(self) -> dict[str, Any]:
         """Trees as lists of their leaves, so that parameters of any type can be written to a file."""
-        mean, square = (
-            None if tree is None else [np.asarray(x) for x in jax.tree.leaves(tree)] for tree in (self.mean, self.square)
-        )
+        trees = (self.mean, self.square)
+        mean, square = (None if tree is None else list(map(np.asarray, jax.tree.leaves(tree))) for tree in trees)
         return {"weight": self.weight, "mean": mean, "square": square, "cross": self.cross}
 
     def restore(self, tree: dict[str, Any]) -> None:
@@ -240,13 +250,8 @@ class RunningStore:
         )
 
 
-class _Running:
+class _Running(_Thinned):
     """Objects that start afresh with every chunk and leave adding up to the host."""
-
-    thin: int
-
-    def begin(self) -> PyTree:
-        return jnp.int32(0)
 
     def open(self, carry: PyTree, params: PyTree, capacity: int, chained: bool) -> PyTree:
         zeros = _zeros(self._shapes(params, chained))
@@ -255,7 +260,7 @@ class _Running:
 
     def update(self, work: PyTree, params: PyTree, weight: jax.Array, hit: jax.Array, chained: bool) -> PyTree:
         seen, running = work
-        seen, looked = _next_turn(seen, hit, self.thin)
+        seen, looked = self._next_turn(seen, hit)
 
         def look(running: PyTree) -> PyTree:
             return _merged(running, self._value(params, chained), weight)
@@ -336,9 +341,6 @@ class Moments(_Running):
     covariance: bool = False
     thin: int = 1
 
-    def __post_init__(self) -> None:
-        check_count("thin of Moments", self.thin)
-
     def finish(self, carry: PyTree, store: RunningStore) -> MomentValues:
         if store.mean is None:
             return MomentValues(store.nothing, store.nothing, None, 0.0)
@@ -375,8 +377,8 @@ class Expectation(_Running):
     thin: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_function("Expectation", self.function)
-        check_count("thin of Expectation", self.thin)
 
     def finish(self, carry: PyTree, store: RunningStore) -> PyTree:
         return store.nothing if store.mean is None else store.mean
@@ -385,15 +387,7 @@ class Expectation(_Running):
         return tree_map(lambda x: jnp.asarray(x, jnp.result_type(float)), _over_chains(self.function, chained)(params))
 
 
-def _next_turn(seen: jax.Array, hit: jax.Array, thin: int) -> tuple[jax.Array, jax.Array]:
-    """Hits since the last turn (a count of all of them would overflow in a long run), and whether it is a turn now."""
-    seen = (seen + hit) % thin
-    return seen, hit & (seen == 0)
-
-
-def check_function(name: str, function: Any, optional: bool = False) -> None:
+def check_function(name: str, function: Any) -> None:
     """Refuse what a keep object cannot call."""
-    if not (callable(function) or (optional and function is None)):
-        raise InputError(
-            f"{name} got {function!r}; expected a function of the parameters, such as lambda params: params['mu'] ** 2"
-        )
+    if not callable(function):
+        raise InputError(f"{name} got {function!r}; expected a function of the parameters, such as lambda params: params['mu']")

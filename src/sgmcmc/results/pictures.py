@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,9 +13,12 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F
 LONGEST_LINE = 2000
 """Points drawn of a trace: more than the pixels of a figure only make the file larger."""
 
+Series: TypeAlias = Sequence[tuple[str, np.ndarray]]
+"""A label and an array of chains × draws for each number."""
 
-def traces_and_densities(series: Sequence[tuple[str, np.ndarray]], title: str, weights: np.ndarray | None) -> Figure:
-    """A row for each series (label, array of chains × draws): its trace on the left, its density on the right."""
+
+def traces_and_densities(series: Series, title: str, weights: np.ndarray | None) -> Figure:
+    """A row for each number: its trace on the left, its density on the right."""
     rows = max(1, len(series))
     figure = Figure(figsize=(10, 1.2 + 1.7 * rows), layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False, gridspec_kw={"width_ratios": [2.2, 1]})
@@ -37,16 +41,9 @@ def traces_and_densities(series: Sequence[tuple[str, np.ndarray]], title: str, w
 
 
 def overview(
-    series: Sequence[tuple[str, np.ndarray]],
-    inflation: Mapping[str, tuple[float, float]],
-    title: str,
-    verdict: str,
-    xlabel: str = "value",
+    series: Series, inflation: Mapping[str, tuple[float, float]], title: str, verdict: str, xlabel: str = "value"
 ) -> Figure:
-    """Posterior intervals, the inflation of each variance, and the traces of the numbers whose inflation is largest.
-
-    `series`: label and array of chains × draws for each number; `inflation`: value and standard error by label.
-    """
+    """Posterior intervals, each variance's inflation (value and error by label), and the traces of those inflated most."""
     names = [name for name, _ in series]
     figure = Figure(figsize=(12, max(4.2, 1.6 + 0.24 * len(series))), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=[1.25, 1])

@@ -22,7 +22,7 @@ import numpy as np
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree
-from sgmcmc.results.keeps import Looks, check_function
+from sgmcmc.results.keeps import Looks
 
 BUFFERS = 8
 """Buffers of a sketch. At the same memory 8 give nearly the smallest bound for 10⁶ to 10⁸ draws, 4 or 20 a larger one."""
@@ -254,8 +254,7 @@ class Quantiles(Looks):
     size: int = 600
 
     def __post_init__(self) -> None:
-        check_function("Quantiles", self.function, optional=True)
-        check_count("thin of Quantiles", self.thin)
+        super().__post_init__()
         check_count("size of Quantiles", self.size, least=2)
         try:
             levels = tuple(float(level) for level in self.levels)

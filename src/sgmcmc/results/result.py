@@ -13,7 +13,7 @@ import numpy as np
 
 from sgmcmc.algorithms.gradients.whitened import WhitenedState, centre_of
 from sgmcmc.core.errors import InputError, warn
-from sgmcmc.core.trees import PyTree, State, children, join, labels, leaf_names
+from sgmcmc.core.trees import PyTree, State, children, join, labels, leaf_names, size
 from sgmcmc.results import diagnostics, words
 from sgmcmc.results.diagnostics import QUANTILES, Inflation, Pairs, flat_draws
 from sgmcmc.results.keeps import paired_numbers
@@ -97,16 +97,16 @@ class Result(Mapping[str, Any]):
         """
         import pandas
 
-        total = sum(math.prod(draws.shape[2:]) for _, draws in self._named_draws())
+        total = sum(math.prod(draws.shape[2:]) for draws in self._named_draws().values())
         if total > max_rows:
             warn(f"summary shows {max_rows} of {total} numbers; raise max_rows to see all")
         columns = ["mean", "sd", "mcse", *(f"{q:.0%}" for q in QUANTILES), "ess", "r_hat"]
         rows, left = {}, max_rows
-        for name, draws in self._named_draws():
+        for name, draws in self._named_draws().items():
             flat = draws.reshape(*draws.shape[:2], -1)[..., : max(left, 0)]
             if flat.shape[2] == 0:
                 break
-            middle, error = diagnostics.weighted_mean_sd(flat, self.weights), diagnostics.monte_carlo_error(flat)
+            middle, error = diagnostics.weighted_mean_sd(flat, self.weights), diagnostics.standard_error(flat.astype(np.float64))
             quantiles = diagnostics.weighted_quantiles(flat, self.weights)
             table = [*middle, error, *quantiles, *diagnostics.mixing(flat)]
             rows.update(dict(zip(labels(name, draws.shape[2:]), np.stack(table, axis=1), strict=False)))
@@ -201,9 +201,8 @@ class Result(Mapping[str, Any]):
         """
         from arviz_base import from_dict
 
-        draws = dict(self._named_draws())
         attributes = {name: str(value) for name, value in self.settings.items()}
-        return from_dict({"posterior": draws}, attrs={"posterior": attributes})
+        return from_dict({"posterior": self._named_draws()}, attrs={"posterior": attributes})
 
     def plot(self, names: list[str] | None = None, max_rows: int | None = None) -> Figure:
         """A matplotlib figure to show or save.
@@ -217,7 +216,7 @@ class Result(Mapping[str, Any]):
         """
         from sgmcmc.results.pictures import overview, traces_and_densities
 
-        draws = dict(self._named_draws())
+        draws = self._named_draws()
         unknown = [name for name in names or [] if name not in draws]
         if unknown:
             raise InputError(f"plot was asked for {unknown[0]!r}; this result has {', '.join(draws)}")
@@ -241,15 +240,14 @@ class Result(Mapping[str, Any]):
             raise InputError(f"{what} needs at least 20 draws; this run has {self.pairs.positions.shape[1]}")
         return self.pairs
 
-    def _named_draws(self) -> list[tuple[str, np.ndarray]]:
+    def _named_draws(self) -> dict[str, np.ndarray]:
         """Every leaf by name, with axes chain, draw, and its own."""
         if self.draws is None:
             raise InputError("this result kept no draws; leave keep out, or put sgmcmc.Trace() into it")
         leaves = jax.tree.leaves(self.draws)
         if leaves[0].shape[self.chained] == 0:
             raise InputError("this result has no draws: the run ended in its burn-in")
-        chained = [leaf if self.chained else leaf[None] for leaf in leaves]
-        return list(zip(leaf_names(self.draws), chained, strict=True))
+        return dict(zip(leaf_names(self.draws), (leaf if self.chained else leaf[None] for leaf in leaves), strict=True))
 
 
 ALONE, PAIRS = "kept", "pairs of the diagnostics"
@@ -298,13 +296,11 @@ def assemble(record: Record, state: State, values: Mapping[str, Any], weights: n
 
 def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> Pairs:
     """Positions and gradients as the diagnostics take them: chain, draw, number."""
-    whitening = state.estimator.whitening if isinstance(state.estimator, WhitenedState) else None
     factor = origin = None
-    if whitening is not None:
-        origin = join(whitening.origin)
-        some = paired_numbers(len(origin))
+    if isinstance(state.estimator, WhitenedState):
+        whitening, some = state.estimator.whitening, paired_numbers(size(state.estimator.whitening.origin))
         factor = np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some]
-        origin = origin[some]
+        origin = join(whitening.origin)[some]
     return Pairs(flat_draws(pairs["position"], chained), flat_draws(pairs["gradient"], chained), names, factor, origin)
 
 

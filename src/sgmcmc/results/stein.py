@@ -91,8 +91,11 @@ def stein_discrepancy(
         max_points: how many draws to compare at most. The cost grows with its square.
     """
     z, g = checked_pairs(positions, gradients)
-    tau = _longest(autocorrelation)
-    chains, draws, d = z.shape
+    tau = float(np.max(autocorrelation))
+    if not np.isfinite(tau):
+        expected = "a finite integrated autocorrelation time: the number of draws over the smallest effective sample size"
+        raise InputError(f"autocorrelation is {describe(autocorrelation)}; expected {expected}")
+    tau, (chains, draws, d) = max(1.0, tau), z.shape
     spacing = -(-draws // max(1, max_points // chains))
     kept = np.arange(0, draws, spacing)
     x, s = z[:, kept].reshape(-1, d), g[:, kept].reshape(-1, d)
@@ -137,13 +140,3 @@ def _regression(z: np.ndarray, g: np.ndarray, mean: np.ndarray) -> tuple[np.ndar
     inverse = np.linalg.pinv(unit.T @ unit / len(unit), rcond=1e-12, hermitian=True)
     slope = inverse @ (unit.T @ z.reshape(unit.shape)) / len(unit)
     return slope / scale[:, None], float((mean / scale) @ inverse @ (mean / scale))
-
-
-def _longest(autocorrelation: float | np.ndarray) -> float:
-    tau = float(np.max(autocorrelation))
-    if not np.isfinite(tau):
-        raise InputError(
-            f"autocorrelation is {describe(autocorrelation)}; expected a finite integrated autocorrelation time in draws, "
-            "such as the number of draws over the smallest effective sample size"
-        )
-    return max(1.0, tau)

@@ -26,11 +26,7 @@ FEW = 100
 FAR = 3.0
 """Posterior standard deviations between centre and mean at which control variates have lost their use."""
 
-UNSEEN = (
-    "No check sees what no chain has visited: if the posterior may have several modes, start chains from different params and "
-    "compare."
-)
-
+UNSEEN = "No check sees what no chain has visited: if there may be several modes, start chains from different params and compare."
 
 REMEDIES = {
     "noise": "Minibatch noise is too high: raise minibatch_size, use control variates, or lower stepsize.",
@@ -109,13 +105,10 @@ def variances(found: Inflation, names: Sequence[str], noise: np.ndarray) -> list
         if not len(chosen):
             continue
         worst = int(chosen[np.argmax(np.abs(found.value[chosen] - 1))])
-        others = f" and {len(chosen) - 1} more" if len(chosen) > 1 else ""
-        seen = (
-            f"The variance of {names[worst]}{others} is {max(found.value[worst], 0):.2f} times the posterior's "
-            f"(standard error {found.error[worst]:.2f})."
-        )
+        whose = f"The variance of {names[worst]}" + (f" and {len(chosen) - 1} more" if len(chosen) > 1 else "")
+        times = f"is {max(found.value[worst], 0):.2f} times the posterior's (standard error {found.error[worst]:.2f})."
         kind = "narrow" if not wide else "noise" if noise[worst] > 1 else "step"
-        findings.append(Finding(kind, seen))
+        findings.append(Finding(kind, f"{whose} {times}"))
     return findings
 
 
@@ -134,10 +127,8 @@ def mixing(ess: np.ndarray, r_hat: np.ndarray, names: Sequence[str]) -> list[Fin
 def centre(distance: np.ndarray, names: Sequence[str]) -> list[Finding]:
     """A centre of control variates far from where the chains are, in their standard deviations."""
     worst = int(np.argmax(distance))
-    if not distance[worst] > FAR:
-        return []
     seen = f"The centre of the control variates is {distance[worst]:.1f} standard deviations from the mean of {names[worst]}."
-    return [Finding("centre", seen)]
+    return [Finding("centre", seen)] if distance[worst] > FAR else []
 
 
 @dataclass(frozen=True)

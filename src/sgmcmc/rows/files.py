@@ -96,10 +96,8 @@ def read_header(folder: Path) -> Header:
     if record.get("format") != FORMAT:
         raise damaged
     if record["version"] != VERSION:
-        raise InputError(
-            f"{folder} has format version {record['version']}, this release of sgmcmc reads version {VERSION}; "
-            "use the release that made it, or convert the data again"
-        )
+        found = f"{folder} has format version {record['version']}, this release of sgmcmc reads version {VERSION}"
+        raise InputError(f"{found}; use the release that made it, or convert the data again")
     arrays = {
         name: ArrayEntry(np.dtype(entry["dtype"]), tuple(entry["row_shape"]), entry["bytes"], entry["sha256"])
         for name, entry in record["arrays"].items()
@@ -130,18 +128,13 @@ class FileColumn:
     """
 
     def __init__(self, path: Path, n_rows: int, entry: ArrayEntry) -> None:
-        self.path = path
-        self.shape = (n_rows, *entry.row_shape)
-        self.dtype = entry.dtype
-        self.nbytes = entry.n_bytes
-        self._row_bytes = entry.row_bytes
-        self._lock = threading.RLock()
+        self.path, self.shape, self.dtype = path, (n_rows, *entry.row_shape), entry.dtype
+        self.nbytes, self._row_bytes, self._lock = entry.n_bytes, entry.row_bytes, threading.RLock()
         self._opened: int | None = None
         self._mapped: tuple[mmap.mmap, np.ndarray] | None = None
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
         return len(self.shape)
 
     def __len__(self) -> int:
@@ -338,7 +331,5 @@ def verify(folder: RowFolder, report: Callable[[int], Any] | None = None) -> Non
                 report(block.nbytes)
         expected = folder.header.arrays[name].sha256
         if digest.hexdigest() != expected:
-            raise SgmcmcError(
-                f"{column.path} is damaged: its sha256 is {digest.hexdigest()}, the header says {expected}; "
-                "check the disk, then convert the data again with overwrite=True"
-            )
+            found = f"{column.path} is damaged: its sha256 is {digest.hexdigest()}, the header says {expected}"
+            raise SgmcmcError(f"{found}; check the disk, then convert the data again with overwrite=True")

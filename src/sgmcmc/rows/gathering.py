@@ -33,11 +33,11 @@ SHELF_BYTES = 64 << 20
 def take_rows(array: np.ndarray, index: np.ndarray, out: np.ndarray) -> None:
     """`out[...] = array[index]` for row numbers within bounds."""
     found = library()
-    if found is None or not _simple(array, index, out):
+    if found is not None and _simple(array, index, out):
+        row_bytes = array.itemsize * math.prod(array.shape[1:])
+        found.copy_rows(array.ctypes.data, len(array), row_bytes, index.ctypes.data, index.size, out.ctypes.data)
+    else:
         np.take(array, index, axis=0, out=out, mode="clip")  # clip writes straight into `out`
-        return
-    row_bytes = array.itemsize * math.prod(array.shape[1:])
-    found.copy_rows(array.ctypes.data, len(array), row_bytes, index.ctypes.data, index.size, out.ctypes.data)
 
 
 def _simple(array: np.ndarray, index: np.ndarray, out: np.ndarray) -> bool:
@@ -58,9 +58,7 @@ def take_first_distinct(streams: np.ndarray, out: np.ndarray) -> np.ndarray:
     (count, length), wanted = streams.shape, out.shape[1]
     bits = (8 * wanted - 1).bit_length()  # mostly empty: collisions would make it as slow as sorting
     seen, poor = np.zeros((1 << bits, 2), np.int32), np.empty(count, bool)
-    found.first_distinct(
-        streams.ctypes.data, count, length, wanted, out.ctypes.data, seen.ctypes.data, bits, poor.ctypes.data
-    )  # fmt: skip
+    found.first_distinct(streams.ctypes.data, count, length, wanted, out.ctypes.data, seen.ctypes.data, bits, poor.ctypes.data)
     return np.flatnonzero(poor)
 
 
@@ -71,22 +69,16 @@ def _take_first_distinct(streams: np.ndarray, out: np.ndarray) -> np.ndarray:
     ordered = np.sort(out, axis=1)
     repeated = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
     pending = streams[repeated]
-    new = first_occurrences(pending)
+    packed = np.sort(pending.astype(np.int64) << 32 | np.arange(pending.shape[1]), axis=1)  # plain integers are sorted fast
+    number, place = packed >> 32, packed & (2**32 - 1)
+    fresh = np.ones(pending.shape, bool)
+    fresh[:, 1:] = number[:, 1:] != number[:, :-1]
+    new = np.empty_like(fresh)  # where a number comes up first
+    np.put_along_axis(new, place, fresh, axis=1)
     enough = new.sum(axis=1) >= wanted
     new &= np.cumsum(new, axis=1) <= wanted
     out[repeated[enough]] = pending[enough][new[enough]].reshape(-1, wanted)
     return repeated[~enough]
-
-
-def first_occurrences(values: np.ndarray) -> np.ndarray:
-    """For every row of numbers below 2³¹, where a number comes up first. (NumPy sorts plain integers fast.)"""
-    packed = np.sort(values.astype(np.int64) << 32 | np.arange(values.shape[1]), axis=1)
-    number, place = packed >> 32, packed & (2**32 - 1)
-    fresh = np.ones(values.shape, bool)
-    fresh[:, 1:] = number[:, 1:] != number[:, :-1]
-    new = np.empty_like(fresh)
-    np.put_along_axis(new, place, fresh, axis=1)
-    return new
 
 
 class Loan:
@@ -100,9 +92,8 @@ class Shelf:
     """Blocks of memory that nobody uses, for whoever needs one of that size next. Any number of threads may come."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+        self._most_bytes, self._lock = most_bytes, threading.Lock()
         self._blocks: list[np.ndarray] = []
-        self._lock = threading.Lock()
 
     def lend(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """An uninitialised aligned array. Its memory is lent again when nothing that shares it is left."""
@@ -171,17 +162,13 @@ def compiled(compiler: str, folder: Path, options: tuple[str, ...] = ()) -> ctyp
     if target.exists():
         with suppress(OSError, AttributeError):  # damaged: a crash of the machine can do that
             return _typed(ctypes.CDLL(str(target)))
-    _compile(compiler, target, options)
-    return _typed(ctypes.CDLL(str(target)))
-
-
-def _compile(compiler: str, target: Path, options: tuple[str, ...]) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / target.name
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        made = Path(scratch) / target.name
         command = [compiler, *FLAGS, *options, str(SOURCE), "-o", str(made)]
         subprocess.run(command, check=True, capture_output=True, timeout=COMPILER_SECONDS)
         made.replace(target)
+    return _typed(ctypes.CDLL(str(target)))
 
 
 def _typed(found: ctypes.CDLL) -> ctypes.CDLL:

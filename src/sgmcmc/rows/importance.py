@@ -62,7 +62,10 @@ def make_alias_table(probabilities: Any) -> AliasTable:
     wanted = _nonnegative(probabilities, "probabilities")
     if not wanted.any():
         raise InputError("probabilities are all zero; expected one positive number per row, such as mixed(scores)")
-    ticks = _whole_ticks(wanted)
+    edges = np.cumsum(wanted)
+    edges /= edges[-1]
+    edges *= len(wanted) * TICKS
+    ticks = np.diff(np.rint(edges, out=edges).astype(np.int64), prepend=0)  # they add up to N `TICKS` exactly
     light, heavy = np.flatnonzero(ticks < TICKS), np.flatnonzero(ticks >= TICKS)
     lacking, offered = (np.concatenate([[0], np.cumsum(np.abs(ticks[rows] - TICKS))]) for rows in (light, heavy))
     keep, alias = np.minimum(ticks, TICKS), np.arange(len(ticks), dtype=np.int32)
@@ -118,10 +121,8 @@ class HostImportanceRows(Source):
         if len(q) != self.n_rows:
             raise InputError(f"probabilities has {len(q)} entries; expected one for each of the {self.n_rows} rows")
         if not q.all():
-            raise InputError(
-                f"row {int(np.argmin(q))} would never be drawn: its probability is zero or below {1 / TICKS:.1g} of the mean; "
-                "spread a share over all rows, as mixed(scores, uniform_share=0.1) does"
-            )
+            never = f"row {int(np.argmin(q))} would never be drawn: its probability is zero or below {1 / TICKS:.1g} of the mean"
+            raise InputError(f"{never}; spread a share over all rows, as mixed(scores, uniform_share=0.1) does")
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -187,14 +188,8 @@ def columns_and_coins(keys: jax.Array, n_rows: int, length: int) -> tuple[jax.Ar
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Rows drawn independently, each chain's own ones adjacent.
-
-    Attributes:
-        rows: the rows, in memory.
-        inverse: 1/q of each, q being the probability with which it is drawn.
-        numbers: where each was in the dataset.
-        n_rows: of the dataset.
-        chains: how many pools it is: as many chains have one of their own each.
+    """Rows drawn independently, each of so many chains' own ones adjacent, from a dataset of `n_rows`: `inverse` has 1/q of each,
+    q being the probability with which it is drawn, `numbers` where it was in the dataset.
     """
 
     rows: dict[str, np.ndarray]
@@ -205,7 +200,6 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """Rows in all."""
         return len(self.inverse)
 
     def some(self, count: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
@@ -294,14 +288,6 @@ def _drawn(law: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Row numbers drawn independently, in proportion to `law`."""
     edges = np.cumsum(law)
     return np.minimum(np.searchsorted(edges, rng.random(count) * edges[-1], side="right"), len(edges) - 1)
-
-
-def _whole_ticks(wanted: np.ndarray) -> np.ndarray:
-    """N times the probabilities in whole ticks that add up to N `TICKS` exactly: differences of rounded running sums."""
-    edges = np.cumsum(wanted)
-    edges /= edges[-1]
-    edges *= len(wanted) * TICKS
-    return np.diff(np.rint(edges, out=edges).astype(np.int64), prepend=0)
 
 
 def _nonnegative(values: Any, name: str) -> np.ndarray:

@@ -34,9 +34,7 @@ STRATA = "strata"
 
 @dataclass(frozen=True)
 class Source:
-    """What the loop needs of a dataset. As it is here, the host prepares rows, their weights unless all count the same, and their
-    numbers.
-    """
+    """What the loop needs of a dataset. As it is here, the host prepares rows, weights unless all count the same, and numbers."""
 
     arrays: Mapping[str, Any]
     batch_size: int
@@ -194,7 +192,10 @@ class ReadWindows(Windows):
         capacity, first = len(drawn), np.asarray(drawn)[:count]
         shape = (capacity, *first.shape[1:], self.batch_size)
         rows = {name: lend((*shape, *column.shape[1:]), column.dtype) for name, column in self.arrays.items()}
-        self._announce(first)
+        if self.table.large:  # have all windows asked for before the first is waited for
+            for column in self.arrays.values():
+                for start in first.ravel().tolist():
+                    column.will_read(start, self.batch_size)
         for name, column in self.arrays.items():
             windows = rows[name][:count].reshape(first.size, self.batch_size, *column.shape[1:])
             for start, window in zip(first.ravel().tolist(), windows, strict=True):
@@ -207,13 +208,6 @@ class ReadWindows(Windows):
         around = first > self.n_rows - self.batch_size  # few: a division for every row of every window would take its time
         index[:count][around] %= self.n_rows
         return rows, index
-
-    def _announce(self, first: np.ndarray) -> None:
-        """Of files too large for memory, have all windows asked for before the first is waited for."""
-        if self.table.large:
-            for column in self.arrays.values():
-                for start in first.ravel().tolist():
-                    column.will_read(start, self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -287,10 +281,8 @@ def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source
     table = as_table(arrays)
     if batch_size == table.n_rows:
         if table.large:
-            raise InputError(
-                f"minibatch_size is all {table.n_rows:,} rows, {table.nbytes / 2**30:.1f} GB that do not fit into memory; "
-                "expected a count such as minibatch_size=1000"
-            )
+            found = f"all {table.n_rows:,} rows, {table.nbytes / 2**30:.1f} GB that do not fit into memory"
+            raise InputError(f"minibatch_size is {found}; expected a count such as minibatch_size=1000")
         return AllRows(arrays, batch_size)
     if rows == "window":
         return WindowRows(arrays, batch_size) if table.in_memory else ReadWindows(arrays, batch_size)
@@ -302,10 +294,9 @@ def make_stratum_source(arrays: Stratum, batch_size: int, rows: str) -> StratumR
     """The source of this process's strata, each of which draws the same number of rows: `batch_size` over all, rounded up."""
     each = -(-batch_size // arrays.count)
     if each > arrays.smallest:
-        raise InputError(
-            f"minibatch_size is {batch_size}, {each} rows for each of {arrays.count} strata, of which the smallest has "
-            f"{arrays.smallest}; expected at most {arrays.smallest * arrays.count}, or rows spread more evenly"
-        )
+        found = f"{batch_size}, {each} rows for each of {arrays.count} strata, of which the smallest has {arrays.smallest}"
+        most = arrays.smallest * arrays.count
+        raise InputError(f"minibatch_size is {found}; expected at most {most}, or rows spread more evenly")
     windows = HostWindows if arrays.in_memory else ReadWindows
     version = windows if rows == "window" else HostRows
     parts: dict[int, Source] = {number: version(part, each) for number, part in arrays.parts().items()}
@@ -321,9 +312,7 @@ def blocks(arrays: Mapping[str, Any], largest: int) -> Iterator[Rows]:
 
 
 def subsample(arrays: Mapping[str, Any], count: int, seed: int) -> Table:
-    """`count` of the rows, in order: adjacent ones where they were shuffled before, which can be read in one go. Of a stratum,
-    its share of all processes' rows.
-    """
+    """`count` of the rows (of a stratum, its share), in order: where they were shuffled, adjacent ones, read in one go."""
     table = as_table(arrays)
     if count >= table.total_rows:
         return table

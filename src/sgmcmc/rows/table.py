@@ -152,13 +152,8 @@ class Stratum(Table):
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """Adjacent rows of a column that is not in memory, converted to a dtype JAX computes with as they are read.
-
-    Attributes:
-        values: a `FileColumn`, a memory map, or anything of the user's with a shape, a dtype, and slices of rows.
-        dtype: what the rows are read as.
-        start: the first of the rows.
-        stop: the one after the last.
+    """Rows `start` to `stop` of a column that is not in memory, converted to a dtype JAX computes with as they are read: of a
+    `FileColumn`, a memory map, or anything of the user's with a shape, a dtype, and slices of rows.
     """
 
     values: Any
@@ -257,18 +252,14 @@ def check_dataset(dataset: Dataset) -> Table:
     if isinstance(dataset, str | Path):
         dataset = open_rows(dataset)
     if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
-        raise InputError(
-            f"dataset is {describe(dataset)}; expected a dict of arrays with rows on the first axis, such as {{'x': x}}, or the "
-            "path of a folder made by sgmcmc.data.convert"
-        )
+        expected = "a dict of arrays with rows on the first axis, such as {'x': x}, or a folder made by sgmcmc.data.convert"
+        raise InputError(f"dataset is {describe(dataset)}; expected {expected}")
     columns = {str(name): _check_column(str(name), values) for name, values in dataset.items()}
     if not columns:
         raise InputError('dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis')
-    if check_row_counts(columns) >= 2**31:
-        raise InputError(
-            f"dataset has {check_row_counts(columns):,} rows; expected fewer than 2**31, JAX's usual whole numbers: "
-            "spread the rows over several processes"
-        )
+    n_rows = check_row_counts(columns)
+    if n_rows >= 2**31:
+        raise InputError(f"dataset has {n_rows:,} rows; expected fewer than 2**31: spread the rows over several processes")
     if isinstance(dataset, AnyFolder):
         return Table(columns, dataset.shuffled, dataset.checksum, checked=True)
     return Table(columns, checked=all(isinstance(column, np.ndarray) for column in columns.values()))
@@ -278,20 +269,23 @@ def check_row_counts(arrays: Mapping[str, Any]) -> int:
     """The number of rows, which all arrays must have."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise InputError(
-            "dataset arrays have different numbers of rows: "
-            + ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-            + "; expected one first axis for all (transpose the one that has rows elsewhere)"
-        )
+        found = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        expected = "expected one first axis for all (transpose the one that has rows elsewhere)"
+        raise InputError(f"dataset arrays have different numbers of rows: {found}; {expected}")
     return next(iter(lengths.values()))
 
 
 def _check_column(name: str, values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"dataset[{name!r}] has masked values; drop or fill such rows first, for instance with .compressed()")
-    elsewhere = is_elsewhere(values)
+    elsewhere, where = is_elsewhere(values), f"dataset[{name!r}]"
     array = values if elsewhere else np.asarray(values)
-    _check_kind(name, array)
+    if array.dtype == object or np.dtype(array.dtype).kind not in "fiub":
+        raise InputError(f"{where} has dtype {array.dtype}; expected numbers (encode text, drop or fill missing values)")
+    if len(array.shape) == 0:
+        raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
+    if array.shape[0] == 0:
+        raise InputError(f"{where} is empty: shape {array.shape}; expected at least one row")
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
     if elsewhere:
         return Elsewhere(array, dtype, 0, array.shape[0])
@@ -306,22 +300,8 @@ def is_elsewhere(values: Any) -> bool:
     if isinstance(values, np.ndarray):
         return is_mapped(values)
     sliceable = all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__"))
-    in_memory = isinstance(values, jax.Array) or any(
-        hasattr(values, name) for name in ("__array_interface__", "to_numpy", "numpy")
-    )
-    return isinstance(values, FileColumn) or (sliceable and not in_memory)
-
-
-def _check_kind(name: str, values: Any) -> None:
-    where = f"dataset[{name!r}]"
-    if values.dtype == object or np.dtype(values.dtype).kind not in "fiub":
-        raise InputError(
-            f"{where} has dtype {values.dtype}; expected numbers (encode text as integers, drop or fill missing values)"
-        )
-    if len(values.shape) == 0:
-        raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
-    if values.shape[0] == 0:
-        raise InputError(f"{where} is empty: shape {values.shape}; expected at least one row")
+    known = any(hasattr(values, name) for name in ("__array_interface__", "to_numpy", "numpy"))
+    return isinstance(values, FileColumn) or (sliceable and not known and not isinstance(values, jax.Array))
 
 
 def check_block(name: str, column: Any, start: int, stop: int) -> None:
@@ -333,8 +313,7 @@ def _check_numbers(name: str, array: np.ndarray, dtype: np.dtype, first: int = 0
     if array.dtype.kind in "iu" and array.dtype != dtype:
         limits = np.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
-            fits = "renumber them from 0, or turn on JAX's 64-bit mode"
-            raise InputError(f"dataset[{name!r}] has integers that do not fit {dtype}; {fits}")
+            raise InputError(f"dataset[{name!r}] has integers that do not fit {dtype}; renumber them, or use JAX's 64-bit mode")
     row = first_bad_row(array) if array.dtype.kind == "f" else None
     if row is not None:
         raise InputError(f"dataset[{name!r}] has a value that is not finite in row {first + row}; drop or fill such rows first")

@@ -269,9 +269,7 @@ def sum_over_processes(tree: PyTree, what: str = "the sum of a full pass") -> Py
     if jax.process_count() == 1:
         return tree
     leaves, structure = jax.tree.flatten(tree)
-    total = np.zeros(size(tree))
-    for message in exchange(join(tree).tobytes(), what):
-        total += np.frombuffer(message, np.float64)
+    total = sum((np.frombuffer(message, np.float64) for message in exchange(join(tree).tobytes(), what)), np.zeros(size(tree)))
     ends = np.cumsum([np.size(leaf) for leaf in leaves])
     parts = [part.reshape(np.shape(leaf)) for part, leaf in zip(np.split(total, ends[:-1]), leaves, strict=True)]
     return jax.tree.unflatten(structure, parts)

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -75,6 +76,7 @@ class Loop:
     kernel: Kernel
     source: Source
     programs: Programs
+    _placed: dict[Spread, PyTree] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, kernel: Kernel, source: Source) -> Loop:
@@ -101,7 +103,7 @@ class Loop:
         per_step += itemsize * self.kernel.noises * numbers
         per_device = per_step // self._devices(chains)  # each has caches of its own
         affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_device)))
-        return min(affordable, power_of_two(n_iters))  # short runs of different lengths share a few programs
+        return min(affordable, 1 << (n_iters - 1).bit_length())  # short runs of different lengths share a few programs
 
     def run(self, state: State, request: Request, account: Account, place: Place, bar: Bar) -> Outcome:
         """`burn_in + n_iters` iterations; every `thin`-th of the last `n_iters` is shown to the keep objects.
@@ -116,15 +118,8 @@ class Loop:
         account = Account(request.keeps, state.params, request.total, request.looks, lambda _: {})
         return self.run(state, request, account, Nowhere(state.key), bar).whole()
 
-    def prepare(self, key: jax.Array, step: int) -> PyTree:
-        """The minibatches of the iteration after `step`: axes iteration, (chain,) leap."""
-        spread = self.programs.strata
-        return self.placed(self.gather(self.draw(key, step, 1), 1, spread), spread, key.ndim == 2)
-
     def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
-        """The random part of the `capacity` iterations after `step`, queued on the device. A short chunk does not need them
-        all, but another size would compile anew.
-        """
+        """The random part of the `capacity` iterations after `step`, queued: fewer, for a short chunk, would compile anew."""
         return self.source.draw(_row_keys(key, step, capacity, self.kernel.dynamics.leaps))
 
     def gather(self, drawn: PyTree, count: int, spread: Spread | None) -> PyTree:
@@ -135,9 +130,10 @@ class Loop:
         """The same where the devices need them."""
         return jax.device_put(plan) if spread is None else spread.put(self.source, plan, chained)
 
-    def call(self, program: Callable[..., PyTree], argument: PyTree, plan: PyTree) -> PyTree:
-        """A program for one minibatch, on the devices of all strata where there are any."""
+    def call(self, program: Callable[..., PyTree], argument: PyTree, key: jax.Array, step: int) -> PyTree:
+        """A program for the minibatches of the iteration after `step`, on the devices of all strata where there are any."""
         spread = self.programs.strata
+        plan = self.placed(self.gather(self.draw(key, step, 1), 1, spread), spread, key.ndim == 2)
         if spread is None:
             return program(argument, self.source.data, plan)
         with watched(spread, "one minibatch"):
@@ -150,10 +146,6 @@ class Loop:
             self._placed[spread] = spread.place(self.source.data, spread.data_spec(self.source))
         return self._placed[spread]
 
-    @cached_property
-    def _placed(self) -> dict[Spread, PyTree]:
-        return {}
-
     def _devices(self, chains: int | None) -> int:
         spread = self.spread(chains)
         return 1 if spread is None else spread.devices
@@ -165,13 +157,12 @@ class _Drive:
     def __init__(self, loop: Loop, state: State, request: Request, account: Account, place: Place, bar: Bar) -> None:
         self.loop, self.request, self.account, self.bar = loop, request, account, bar
         self.keeps, self.place, self.saver = tuple(account.keeps.values()), place, place.saver(account)
-        chains, numbers = state.n_chains, size(state.position)
-        self.key, self.first_step, self.chained = state.key, int(state.step), chains is not None
-        self.total = request.total
-        self.capacity = loop.capacity(chains, numbers, self.total, request.chunk_size)
-        self.spread, self.pace = loop.spread(chains), Pace(self.capacity)
+        self.key, self.first_step, self.total, chains = state.key, int(state.step), request.total, state.n_chains
+        self.capacity = loop.capacity(chains, size(state.position), self.total, request.chunk_size)
+        self.spread, self.pace, self.chained = loop.spread(chains), Pace(self.capacity), chains is not None
         self.shared = self.spread is not None and self.spread.over_processes
-        self.standing = self._standing(state)
+        stores = tuple(self.saver.store(name, keep, state) for name, keep in account.keeps.items())
+        self.standing = self.saver.resume(Standing(state, tuple(keep.begin() for keep in self.keeps), stores))
         self.carried = None if self.spread is None else loop.programs.keep_specs(self.keeps, state, self.capacity)[0]
         self.attempted: tuple[PyTree, PyTree] | None = None
         self.saved, self.between, self.settled = time.monotonic(), True, False
@@ -194,17 +185,14 @@ class _Drive:
                 error = raised
             finally:
                 if self.between and not self.settled and not self.shared:  # peers would wait for each other
-                    error = self._last_save(error)
+                    try:
+                        self.saver.save(self.standing, finished=True)
+                    except SgmcmcError as raised:
+                        error = error or raised  # what ended the run is more telling
         run, values = self.standing, self.account.values(self.standing)
         stored = max(0, run.done - self.request.burn_in) // self.request.thin
         stopped = interrupted or (self.pace.ended and run.done < self.total)
         return Outcome(run.state, values, stored, self.attempted, stopped, run.finite, error)
-
-    def _standing(self, state: State) -> Standing:
-        """Where a run starts, or where it was when it was saved."""
-        named = self.account.keeps.items()
-        stores = tuple(self.saver.store(name, keep, state) for name, keep in named)
-        return self.saver.resume(Standing(state, tuple(keep.begin() for keep in self.keeps), stores))
 
     def _fetched(self, thread: ThreadPoolExecutor, after: int, count: int) -> Future[PyTree] | None:
         """The minibatches of `count` iterations, `after` so many more than are done, as they will come; None for none."""
@@ -213,7 +201,7 @@ class _Drive:
         drawn = self.loop.draw(self.key, self.first_step + self.standing.done + after, self.capacity)
         return thread.submit(self.loop.gather, drawn, count, self.spread)
 
-    def _chunk(self, thread: ThreadPoolExecutor, rows: Future[PyTree], stop: Stop) -> Future[PyTree] | None:
+    def _chunk(self, thread: ThreadPoolExecutor, rows: Future[PyTree], stop: SimpleNamespace) -> Future[PyTree] | None:
         """The next chunk on its rows; those of the one after it."""
         run, pace = self.standing, self.pace
         left = self.total - run.done
@@ -270,14 +258,6 @@ class _Drive:
         told = {"steps": steps, "attempted": attempted, "log_posterior": log_posterior, "proposal": proposal}
         return state, carries, pieces, told
 
-    def _last_save(self, error: SgmcmcError | None) -> SgmcmcError | None:
-        """Save where a run ended; what ended it is more telling than what goes wrong here."""
-        try:
-            self.saver.save(self.standing, finished=True)
-        except SgmcmcError as raised:
-            return error or raised
-        return error
-
 
 def _pick_chains(which: np.ndarray, yes: jax.Array, no: jax.Array) -> np.ndarray:
     return np.where(which.reshape(-1, *(1,) * (yes.ndim - 1)), np.asarray(yes), np.asarray(no))
@@ -300,11 +280,6 @@ def _hand_over(stores: tuple[Any, ...], pieces: tuple[Any, ...]) -> None:
             if filled is not None:
                 store.filled = filled
         raise
-
-
-def power_of_two(count: int) -> int:
-    """The next power of two."""
-    return 1 << (count - 1).bit_length()
 
 
 GROWTH = 4
@@ -352,20 +327,13 @@ class Pace:
         return average if self._marginal is None else float(np.clip(self._marginal, LEAST, average))
 
 
-@dataclass
-class Stop:
-    """Whether somebody asked for an end."""
-
-    asked: bool = False
-
-
 @contextmanager
-def stoppable(terminated: bool) -> Iterator[Stop]:
-    """Ctrl-C, and where `terminated` the signal by which a cluster ends a job, only ask for an end; a second Ctrl-C insists.
+def stoppable(terminated: bool) -> Iterator[SimpleNamespace]:
+    """Ctrl-C, and where `terminated` the signal by which a cluster ends a job, only set `asked`; a second Ctrl-C insists.
 
     Signals reach the main thread alone, and where the user handles them they stay the user's.
     """
-    stop = Stop()
+    stop = SimpleNamespace(asked=False)
     before: dict[int, Any] = {}
 
     def ask(number: int, _: Any) -> None:

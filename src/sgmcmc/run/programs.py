@@ -19,12 +19,8 @@ from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """The programs of a kernel. Data are arguments of theirs, so they serve every source of the same kind and sizes.
-
-    Attributes:
-        kernel: what one iteration is.
-        source: how minibatches are taken, traced.
-        strata: the mesh over which the source's strata lie, if it has any.
+    """The programs of a kernel. Data are arguments of theirs, so they serve every source of the same kind and sizes as `source`,
+    which says how minibatches are taken; `strata` is the mesh over which its strata lie, if it has any.
     """
 
     kernel: Kernel
@@ -41,9 +37,8 @@ class Programs:
         """One iteration on the library's minibatches."""
 
         def step(state: State, data: PyTree, plan: PyTree) -> State:
-            return self._advance(state.key.ndim == 2)(
-                state, data, tree_map(itemgetter(0), plan), self._noise(state, state.step[None] + 1)[0]
-            )
+            noise = self._noise(state, state.step[None] + 1)[0]
+            return self._advance(state.key.ndim == 2)(state, data, tree_map(itemgetter(0), plan), noise)
 
         return self._in_all_strata(step)
 
@@ -193,8 +188,7 @@ class Programs:
         """Where the chains are in what keep objects carry, and in what they hand over."""
 
         def closed(state: State) -> list[tuple[PyTree, PyTree]]:
-            seen = [(keep, seen_by(keep, state)) for keep in keeps]
-            return [keep.close(keep.open(keep.begin(), one, capacity, state.chained)) for keep, one in seen]
+            return [keep.close(keep.open(keep.begin(), seen_by(keep, state), capacity, state.chained)) for keep in keeps]
 
         specs = specs_along_chains(closed, state, self.kernel.chain_axes)
         return tuple(carry for carry, _ in specs), tuple(piece for _, piece in specs)

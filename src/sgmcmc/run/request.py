@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -13,14 +13,7 @@ from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
 from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.problem.posterior import (
-    Posterior,
-    check_log_lik,
-    check_log_prior,
-    check_params,
-    log_lik_shape,
-    make_transform,
-)
+from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
 from sgmcmc.results.result import ALONE, PAIRS
 from sgmcmc.rows.sources import STRATA
@@ -34,17 +27,8 @@ DRAWS = Trace()
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is asked for. What is wrong for every sampler is refused here; what is wrong for one, by `check_for`.
-
-    Attributes:
-        n_iters: iterations after the burn-in.
-        burn_in: iterations run first and not stored.
-        thin: store every `thin`-th iteration.
-        keep: what to store instead of every draw: an object, or a dict of them by name.
-        diagnose: also keep the gradient at every draw.
-        progress: True shows a bar, False nothing; a function is called with the figures.
-        chunk_size: iterations per compiled call; changes speed, never the draws.
-        or_more: whether the place may have gone further before: then the result has all of that.
+    """What a run is asked for, in the words of `Sampler.run`; `or_more` if the place may have gone further before: then the
+    result has all of that. What is wrong for every sampler is refused here; what is wrong for one, by `check_for`.
     """
 
     n_iters: int = 10_000
@@ -67,9 +51,8 @@ class Request:
             check_count("chunk_size", self.chunk_size)
         for name, one in self.keeps.items():
             if not isinstance(one, Keep):
-                raise InputError(
-                    f"keep[{name!r}] is {describe(one)}; expected an object such as Trace(), Moments() or Expectation(function)"
-                )
+                expected = "an object such as Trace(), Moments() or Expectation(function)"
+                raise InputError(f"keep[{name!r}] is {describe(one)}; expected {expected}")
 
     @cached_property
     def keeps(self) -> dict[str, Keep]:
@@ -81,10 +64,8 @@ class Request:
     @cached_property
     def trace(self) -> str | None:
         """The name of the first object that keeps the parameters themselves, if one does."""
-        for name, keep in self.keeps.items():
-            if name != PAIRS and isinstance(keep, Trace) and keep.function is None:
-                return name
-        return None
+        traces = ((name, keep) for name, keep in self.keeps.items() if name != PAIRS and isinstance(keep, Trace))
+        return next((name for name, keep in traces if keep.function is None), None)
 
     @cached_property
     def total(self) -> int:
@@ -99,9 +80,7 @@ class Request:
     def check_for(self, params: PyTree, varies: bool) -> None:
         """Refuse what does not suit a sampler; `params` gives shapes, `varies` says whether its step size changes."""
         if self.diagnose and varies:
-            raise InputError(
-                "diagnose=True came with a stepsize that changes; the diagnostics need a chain with one law, so fix it"
-            )
+            raise InputError("diagnose=True came with a stepsize that changes; diagnostics need a chain with one law, so fix it")
         for name, one in self.keeps.items():
             if name == PAIRS:
                 continue
@@ -121,15 +100,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be sampled, checked.
-
-    Attributes:
-        posterior: as a function of the position.
-        table: the data.
-        params: the user's starting values, as they came.
-        position: the same, unconstrained.
-        shapes: of the parameters.
-    """
+    """What is to be sampled, checked: `params` are the user's starting values as they came, `position` the same unconstrained."""
 
     posterior: Posterior
     table: Table
@@ -143,24 +114,20 @@ class Problem:
         constraints: Mapping[str, Any] | None = None, progress: Progress = False,
     ) -> Problem:  # fmt: skip
         """The problem, or what is wrong with it; processes that share one refuse it together."""
-        check = partial(cls._of, log_lik, dataset, params, log_prior, constraints, progress)
-        return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
 
-    @classmethod
-    def _of(
-        cls, log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None,
-        constraints: Mapping[str, Any] | None, progress: Progress,
-    ) -> Problem:  # fmt: skip
-        table = check_dataset(dataset)
-        n_rows, start = table.total_rows, check_params(params)
-        transform = make_transform(constraints, start)
-        position = transform.to_position(start)
-        shapes = jax.eval_shape(transform.to_params, position)
-        check_log_prior(log_prior, start)
-        per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.spread else None
-        posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
-        check_log_lik(jax.jit(posterior.sum_of_rows), position, table)
-        return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
+        def check() -> Problem:
+            table = check_dataset(dataset)
+            n_rows, start = table.total_rows, check_params(params)
+            transform = make_transform(constraints, start)
+            position = transform.to_position(start)
+            shapes = jax.eval_shape(transform.to_params, position)
+            check_log_prior(log_prior, start)
+            per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.spread else None
+            posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
+            check_log_lik(jax.jit(posterior.sum_of_rows), position, table)
+            return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
+
+        return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
 
     def identity(self, values: Mapping[str, Any]) -> dict[str, str]:
         """The fingerprint of the problem and of how it is sampled."""

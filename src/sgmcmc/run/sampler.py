@@ -22,15 +22,15 @@ from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress, draw_seed, seed_number
-from sgmcmc.core.errors import InputError, warn
+from sgmcmc.core.errors import DivergenceError, InputError, describe, warn
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
+from sgmcmc.core.trees import Batch, Culprit, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
 from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.schedules import Schedule
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
 from sgmcmc.results.result import PAIRS, Record, Result, assemble
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import Source
-from sgmcmc.run.failures import divergence, with_result
 from sgmcmc.run.hosts import from_first
 from sgmcmc.run.loop import Loop, Outcome
 from sgmcmc.run.passes import FullPasses
@@ -42,22 +42,25 @@ SCATTER_CHAIN = 2**31 - 2
 """The chain number whose random numbers move chains apart: no real chain has it."""
 
 
-class Begun(NamedTuple):
-    """Where chains start, and what the estimator carries there."""
-
-    position: PyTree
-    est_state: PyTree
-
-
 class Start(Protocol):
     """Where chains start. `position` is a tree like what moves."""
 
     @property
     def position(self) -> PyTree: ...
 
-    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Given:
         """The start, looked for if need be; random numbers come from the run's root key."""
         ...
+
+
+class Given(NamedTuple):
+    """A start of which everything is known: where chains start, and what the estimator carries there."""
+
+    position: PyTree
+    est_state: PyTree
+
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Given:
+        return self
 
 
 @dataclass(frozen=True)
@@ -66,20 +69,9 @@ class FromParams:
 
     position: PyTree
 
-    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Given:
         passes = FullPasses(source.arrays, progress)
-        return Begun(self.position, kernel.estimator.init(kernel.posterior, self.position, passes))
-
-
-@dataclass(frozen=True)
-class Given:
-    """A start of which everything is known: where chains start, and what the estimator carries."""
-
-    position: PyTree
-    est_state: PyTree
-
-    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
-        return Begun(self.position, self.est_state)
+        return Given(self.position, kernel.estimator.init(kernel.posterior, self.position, passes))
 
 
 @dataclass(frozen=True)
@@ -143,14 +135,11 @@ class Sampler:
         else:
             position = _for_chains(0, position, chains)
             est_state = _for_chains(self.kernel.estimator.chain_axes, est_state, chains)
-        plan = self.loop.prepare(keys, -1)  # iteration 0: the gradient at the start
         argument = (keys, position, est_state, jax.random.key_data(root))
-        state = self.loop.call(self.loop.programs.start, argument, plan)
+        state = self.loop.call(self.loop.programs.start, argument, keys, -1)  # iteration 0: the gradient at the start
         culprit = first_not_finite(state.position, state.gradient, state.chained)
         if culprit is not None:
-            raise InputError(
-                f"the gradient for parameter {culprit.parameter!r} is not finite at the starting values; move params"
-            )
+            raise InputError(f"the gradient for parameter {culprit.parameter!r} is not finite at the start; move params")
         return state
 
     def step(self, state: State, batch: Mapping[str, Any] | None = None) -> State:
@@ -161,8 +150,7 @@ class Sampler:
             batch: rows of your own choosing instead of the library's minibatch; they serve every leap of the iteration.
         """
         if batch is None:
-            plan = self.loop.prepare(state.key, int(state.step))
-            new = self.loop.call(self.loop.programs.single_step, state, plan)
+            new = self.loop.call(self.loop.programs.single_step, state, state.key, int(state.step))
         else:
             new = self.loop.programs.step_on(state, self._own_batch(batch))
         self._raise_if_diverged((new.position, new.gradient), state)
@@ -218,17 +206,15 @@ class Sampler:
         stride = request.thin * getattr(request.keeps.get(trace or ""), "thin", 1)
 
         def weights(before: int, after: int) -> np.ndarray:
-            return self._weights(first + stride * (1 + np.arange(before, after)))
+            weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self.begin.position)))
+            return np.asarray(weight(jnp.asarray(first + stride * (1 + np.arange(before, after)))))
 
         def recorded(standing: Standing) -> dict[str, Any]:
             kept = {name: value for name, value in account.values(standing).items() if not isinstance(request.keeps[name], Trace)}
             return {"record": self._record(request, standing.state, place).packed(), "kept": kept}
 
-        varies = self.kernel.schedule.function is not None
-        weigh = weights if varies and trace is not None else None
-        account = Account(
-            request.keeps, self.like, request.total, request.looks, recorded, weigh, trace, request.or_more
-        )  # fmt: skip
+        weigh = weights if self.kernel.schedule.function is not None and trace is not None else None
+        account = Account(request.keeps, self.like, request.total, request.looks, recorded, weigh, trace, request.or_more)
         with Bar(request.progress, self.name, request.total) as bar:
             outcome = self.loop.run(state, request, account, place, bar)
         draw_weights = None if weigh is None else weigh(0, outcome.stored * request.thin // stride)
@@ -265,12 +251,12 @@ class Sampler:
     def scatter(self, state: State, width: float) -> State:
         """The chains of a state moved apart: each to a normal distance of `width`, in the variables that move."""
         key = jax.random.fold_in(jax.random.wrap_key_data(state.seed), SCATTER_CHAIN)
-        return self.moved(state, tree_map(lambda x, z: x + width * z, state.position, normals(key, (), state.position)))
+        return self.moved(state, tree_map(lambda x, z: x + width * z, state.position, normals(key, state.position)))
 
     def moved(self, state: State, position: PyTree) -> State:
         """The state at another position, its gradient evaluated there."""
-        plan = self.loop.prepare(state.key, int(state.step) - 1)
-        return self.loop.call(self.loop.programs.place, (replace(state, position=position),), plan)
+        there = (replace(state, position=position),)
+        return self.loop.call(self.loop.programs.place, there, state.key, int(state.step) - 1)
 
     def log_posterior(self, state: State, *, full: bool = False) -> np.ndarray:
         """The log posterior at the state, up to its constant: a minibatch estimate, or (`full`) from all the data.
@@ -278,8 +264,7 @@ class Sampler:
         With chains, one value each. Under constraints it is the density of the unconstrained position.
         """
         if not full:
-            plan = self.loop.prepare(state.key, int(state.step) - 1)
-            return np.asarray(self.loop.call(self.loop.programs.log_posterior, (state,), plan))
+            return np.asarray(self.loop.call(self.loop.programs.log_posterior, (state,), state.key, int(state.step) - 1))
         if state.n_chains is None:
             return np.asarray(self._full_log_posterior(state.params))
         return np.asarray([self._full_log_posterior(pick(state.params, chain)) for chain in range(state.n_chains)])
@@ -312,9 +297,7 @@ class Sampler:
         carried = set(self.kernel.dynamics.start(position, d, d))
         same = set(state.auxiliary) == carried and _carried_by(self.kernel.estimator, state.estimator)
         if not same or jax.tree.structure(state.position) != jax.tree.structure(position):
-            raise InputError(
-                f"state was made by another sampler than this {self.name}; make one with init, and move it with replace"
-            )
+            raise InputError(f"state was made by another sampler than this {self.name}; make one with init, move it with replace")
 
     def _own_batch(self, batch: Mapping[str, Any]) -> Batch:
         if self.source.strata:
@@ -333,10 +316,6 @@ class Sampler:
         weight = jnp.asarray(self.source.n_rows / count, jnp.result_type(float))
         return Batch(rows, weight, jnp.full(count, -1))
 
-    def _weights(self, steps: np.ndarray) -> np.ndarray:
-        weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self.begin.position)))
-        return np.asarray(weight(jnp.asarray(steps)))
-
     def _record(self, request: Request, state: State, place: Place) -> Record:
         chains = state.n_chains
         told = {"n_iters": request.n_iters, "burn_in": request.burn_in, "thin": request.thin, "n_chains": chains}
@@ -349,20 +328,22 @@ class Sampler:
 
     def _settings(self, state: State, told: Mapping[str, Any]) -> dict[str, Any]:
         own = {"sampler": self.name, "seed": seed_number(state.seed), **self.settings}
-        figures = _centre_figures(state) if self.kernel.estimator.centred else {}
-        return {**own, **told, **figures, "versions": versions()}
+        centre = centre_of(state.estimator) if self.kernel.estimator.centred else None
+        if centre is not None:
+            told = {**told, "centre_converged": bool(centre.converged), "centre_distance": float(centre.distance)}
+        return {**own, **told, "versions": versions()}
 
     def _told(self, outcome: Outcome, result: Result, place: Place) -> Result:
         """The result, or what ended the run with the result in it; and what there is to be warned of."""
         if not outcome.finite and outcome.attempted is None:
-            warn(
-                "the log posterior was not finite at some of the chain's positions: a limit written as -inf has no gradient to "
-                "keep the chain inside; use constraints for it"
-            )
+            limit = "a limit written as -inf has no gradient to keep the chain inside; use constraints for it"
+            warn(f"the log posterior was not finite at some of the chain's positions: {limit}")
         if outcome.interrupted:
             warn(f"interrupted: the result holds the {outcome.stored} draws made so far{place.way_back}")
         if outcome.error is not None:
-            raise with_result(outcome.error, result)
+            outcome.error.result = result
+            outcome.error.add_note("The draws made before are in the error's .result")
+            raise outcome.error
         self._raise_if_diverged(outcome.attempted, outcome.state, result)
         self._warn_of_noise(outcome.state)
         return result
@@ -378,10 +359,8 @@ class Sampler:
     def _warn_of_early_draws(self, stored_from: int) -> None:
         warmup = self.kernel.dynamics.warmup
         if stored_from < warmup:
-            warn(
-                f"the first {warmup - stored_from} stored draws come from the {warmup} iterations in which the noise estimate is "
-                f"still learnt; burn_in={warmup} leaves them out"
-            )
+            early = f"the first {warmup - stored_from} stored draws come from the {warmup} iterations"
+            warn(f"{early} in which the noise estimate is still learnt; burn_in={warmup} leaves them out")
 
     def _warn_of_noise(self, state: State) -> None:
         if "variance" not in state.auxiliary:
@@ -391,10 +370,27 @@ class Sampler:
         shares = tree_map(jnp.max, self.kernel.dynamics.noise_share(motion, eps))
         for name, share in zip(leaf_names(shares), jax.tree.leaves(shares), strict=True):
             if share > 0.9:
-                warn(
-                    f"the minibatch noise in {name!r} makes up {share:.0%} of what the friction removes, too much for the noise "
-                    "estimate to correct; raise alpha or minibatch_size, lower stepsize, or use control variates"
-                )
+                found = f"the minibatch noise in {name!r} makes up {share:.0%} of what the friction removes"
+                repair = "raise alpha or minibatch_size, lower stepsize, or use control variates"
+                warn(f"{found}, too much for the noise estimate to correct; {repair}")
+
+
+def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> DivergenceError:
+    """The error of a chain that left the finite numbers, with the repair, and the draws made before."""
+    state, step = result.final_state, int(result.final_state.step) + 1
+    number = leaf_names(state.position).index(culprit.parameter)
+    alike = jax.tree.structure(state.params) == jax.tree.structure(state.position)  # not where one whitened vector moves
+    shown = (state.params if alike else state.position, schedule.at(step, state.position))
+    last, eps = (np.asarray(jax.tree.leaves(tree)[number]) for tree in shown)
+    last, where = (last, "") if culprit.chain is None else (last[culprit.chain], f" of chain {culprit.chain}")
+    if (eps > 0).all():
+        repair = f"Its step size, {np.max(eps):.3g}, is probably too large: try stepsize={np.max(eps) / 10:.2g}"
+    else:
+        repair = f"Its step size is {np.min(eps):.3g} there: expected a schedule that stays positive"
+    found = f"parameter {culprit.parameter!r}{where} is not finite at iteration {step}"
+    kept = "The draws so far are in the error's .result, the last finite state in .result.final_state"
+    message = f"{found}; the last finite value was {describe(last.tolist())}. {repair}. {kept}"
+    return DivergenceError(message, parameter=culprit.parameter, step=step, chain=culprit.chain, result=result)
 
 
 def _carried_by(estimator: Estimator, state: Any) -> bool:
@@ -428,15 +424,10 @@ def open_place(
 def _for_chains(axes: PyTree, tree: PyTree, chains: int) -> PyTree:
     """A tree with a copy for every chain, where `axes`, a prefix of it, says that each has its own."""
 
-    def copied(x: Any) -> jax.Array:
-        return jnp.broadcast_to(x, (chains, *x.shape))
+    def copied(axis: int | None, part: PyTree) -> PyTree:
+        return tree_map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), part) if axis == 0 else part
 
-    return tree_map(lambda axis, part: tree_map(copied, part) if axis == 0 else part, axes, tree, is_leaf=lambda a: a is None)
-
-
-def _centre_figures(state: State) -> dict[str, Any]:
-    centre = centre_of(state.estimator)
-    return {} if centre is None else {"centre_converged": bool(centre.converged), "centre_distance": float(centre.distance)}
+    return tree_map(copied, axes, tree, is_leaf=lambda axis: axis is None)
 
 
 def versions() -> dict[str, str]:

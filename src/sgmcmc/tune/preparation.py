@@ -27,7 +27,7 @@ from sgmcmc.rows.table import as_table
 from sgmcmc.run.loop import Loop
 from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
-from sgmcmc.run.sampler import Begun, FromParams
+from sgmcmc.run.sampler import FromParams, Given
 from sgmcmc.tune.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.tune.mode import find_mode
 from sgmcmc.tune.survey import Pilot, Survey, dense_whitening, posterior_points, take_survey
@@ -61,7 +61,7 @@ class Surveyed:
         assert self.centre is not None
         return self.centre.position
 
-    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Given:
         estimator, posterior, whitening, inner = kernel.estimator, kernel.posterior, self.whitening, self.centre
         if isinstance(estimator, Whitened) and whitening is not None:
             estimator, posterior = estimator.inner, whitened(posterior, whitening)
@@ -69,7 +69,7 @@ class Surveyed:
             inner = estimator.init(posterior, self.position, FullPasses(source.arrays, progress))
         elif whitening is not None and inner is not None:
             inner = whitened_centre(inner, whitening)
-        return Begun(self.position, inner if whitening is None else WhitenedState(whitening, inner))
+        return Given(self.position, inner if whitening is None else WhitenedState(whitening, inner))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class AtMode:
 
     position: PyTree
 
-    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Given:
         seed = int(jax.random.randint(jax.random.fold_in(root, SEARCH_CHAIN), (), 0, 2**31 - 1))
         mode = find_mode(kernel.posterior, as_table(source.arrays), self.position, seed, progress)
         if not mode.converged:
@@ -101,10 +101,10 @@ class PaperSearch:
     def __str__(self) -> str:
         return f"{self.n_iters} steps of {self.schedule.describe()}"
 
-    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Begun:
+    def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Given:
         loop = Loop.of(Kernel(kernel.posterior, Minibatch(), Ascent(), self.schedule), source)
         raw = jax.random.key_data(jax.random.fold_in(root, SEARCH_CHAIN))
-        state = loop.call(loop.programs.start, (raw, self.position, (), raw), loop.prepare(raw, -1))
+        state = loop.call(loop.programs.start, (raw, self.position, (), raw), raw, -1)
         with Bar(progress, "centre", self.n_iters) as bar:
             outcome = loop.trial(state, Request(self.n_iters, keep={}), bar)
         if outcome.attempted is not None:

@@ -31,7 +31,11 @@ class Persistent(Dynamics):
 
     def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
         motion = replace(motion, gradient=gradient)
-        return learn_variance(motion, stats, t, self.warmup) if self.warmup else motion
+        if not self.warmup:
+            return motion
+        share = jnp.where(t <= self.warmup, 1 / t, 0.0)
+        mean = tree_map(lambda m, v: m + share.astype(m.dtype) * (v - m), motion.auxiliary["variance"], stats["variance"])
+        return replace(motion, auxiliary=motion.auxiliary | {"variance": mean})
 
 
 def momentum(eps: PyTree, noise: PyTree | None) -> PyTree:
@@ -59,10 +63,3 @@ def rescale_momentum(motion: Motion, eps: PyTree, before: PyTree) -> Motion:
 def left(share: Any) -> Any:
     """What is left to be injected where the minibatch noise pays for a share: never less than nothing."""
     return jnp.maximum(1 - share, 0)
-
-
-def learn_variance(motion: Motion, stats: dict[str, Any], t: Any, warmup: int) -> Motion:
-    """The motion with the estimator's variance averaged in, in the first `warmup` iterations; then it is fixed."""
-    share = jnp.where(t <= warmup, 1 / t, 0.0)
-    mean = tree_map(lambda m, v: m + share.astype(m.dtype) * (v - m), motion.auxiliary["variance"], stats["variance"])
-    return replace(motion, auxiliary=motion.auxiliary | {"variance": mean})

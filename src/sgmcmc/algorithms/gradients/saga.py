@@ -42,24 +42,19 @@ class SAGA(Estimator):
         return {"table": tree_map(jnp.asarray, table), "sum": total, "lost": tree_map(jnp.zeros_like, total)}
 
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: dict[str, PyTree]) -> Estimate:
-        known = len(jax.tree.leaves(state["table"])[0])
+        table, index = state["table"], batch.index
+        known = len(jax.tree.leaves(table)[0])
         if known != posterior.n_rows:  # places in the table are not checked as the chain goes on
-            raise InputError(
-                f"state has SAGA's table of {known} rows for a dataset of {posterior.n_rows}; make a state with init"
-            )
+            raise InputError(f"state has SAGA's table of {known} rows for a dataset of {posterior.n_rows}; make one with init")
         rows = posterior.row_gradients(position, batch.rows)
-        before = tree_map(lambda g: g.at[batch.index].get(mode="promise_in_bounds"), state["table"])
+        before = tree_map(lambda g: g.at[index].get(mode="promise_in_bounds"), table)
         change = tree_map(jnp.subtract, rows, before)
-        weights = jnp.broadcast_to(batch.weight, batch.index.shape)
+        weights = jnp.broadcast_to(batch.weight, index.shape)
         noisy = tree_map(lambda c: jnp.tensordot(weights, c, axes=1), change)
         gradient = tree_map(lambda *terms: sum(terms), posterior.prior_gradient(position), state["sum"], noisy)
-        table = tree_map(lambda g, r: _written(g, batch.index, r), state["table"], rows)
+        table = tree_map(lambda g, r: g.at[index].set(r, mode="promise_in_bounds", unique_indices=True), table, rows)
         # What rounding takes from the sum is given back a step later, or in a long run it would no longer be the table's.
         added = tree_map(lambda c, lost: jnp.sum(c, axis=0) - lost, change, state["lost"])
         total = tree_map(jnp.add, state["sum"], added)
         lost = tree_map(lambda new, old, a: (new - old) - a, total, state["sum"], added)
         return gradient, {"table": table, "sum": total, "lost": lost}, {}
-
-
-def _written(table: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
-    return table.at[index].set(rows, mode="promise_in_bounds", unique_indices=True)
