@@ -27,23 +27,17 @@ from sgmcmc.run.sampler import Sampler
 
 __all__ = ["ContractError", "Report", "check_sampler"]
 
-Z = 4.5
-"""Standard errors that are allowed: by chance one comparison in 150,000 is further off, and seeds are fixed."""
+Z, TOLERANCE = 4.5, 0.05
+"""Standard errors that are allowed: by chance one comparison in 150,000 is further off, and seeds are fixed. Beside them, where
+the law is not known exactly, that part of the variance."""
 
-TOLERANCE = 0.05
-"""Of the variance, allowed beside the standard errors where the law is not known exactly."""
+SMALL_STEP, LARGE_STEP, ADDED = 0.02, 0.5, 0.3
+"""Step sizes in posterior variances: where the law is not known exactly, and the largest where it is; and what that may add to
+the variance: enough to be seen."""
 
-SMALL_STEP, LARGE_STEP = 0.02, 0.5
-"""Step sizes in posterior variances: where the law is not known exactly, and the largest where it is."""
-
-ADDED = 0.3
-"""What the step size of the chains whose law is known exactly may add to the variance: enough to be seen."""
-
-CHAINS, LOOKS = 512, 20
-"""Chains that the law is measured on, and how often each is looked at."""
-
-N_ROWS = 12
-"""Of both datasets: few enough for all their minibatches to be looked at."""
+CHAINS, LOOKS, N_ROWS = 512, 20, 12
+"""Chains that the law is measured on, and how often each is looked at; and the rows of both datasets, few enough for all their
+minibatches to be looked at."""
 
 
 class ContractError(SgmcmcError, AssertionError):
@@ -122,14 +116,10 @@ def check_sampler(
     *all* minibatches of a tiny dataset is the full gradient), and about the law.
 
     The law is that on a conjugate Gaussian, whose posterior is known. Where the dynamics are linear in position, gradient,
-    momentum and noise, `target` reads off their own update what variance small steps lead to. `law` then runs 512 chains:
-
-    - with an estimator whose noise does not depend on where the chain is or has been, at a step size large enough to matter, and
-      compares mean and variance with the exact law of that step size and that noise, allowing 4.5 standard errors;
-    - else (a thermostat, a noise estimate, an estimator that remembers) at a small step size, and compares with the posterior, or
-      the law read off, allowing 5 % of the variance beside the 4.5 standard errors.
-
-    So an error of 5 % in the variance may go unseen in the second case: have a test of the exact law for that.
+    momentum and noise, `target` reads off their own update what variance small steps lead to. `law` then runs 512 chains and
+    allows 4.5 standard errors: at a step size large enough to matter, against the exact law of that step size and of the
+    gradients' noise; or, where the noise depends on where a chain is or was (a thermostat, an estimator that remembers), at a
+    small step size, allowing 5 % of the variance beside: have a test of the exact law for that.
 
     Args:
         setup: called as `setup(log_lik, dataset, params, stepsize, **options)`, with options of `SetupOptions`; returns a
@@ -380,19 +370,17 @@ def _state(bench: _Bench) -> None:
 
 
 @_contract(
-    "chunks of any size give the same bits",
-    "a number kept outside the state, such as in an attribute, or computed from where a chunk begins",
+    "chunks of any size, iterate, and burn_in with thin give the same bits",
+    "a number kept outside the state, or computed from where a chunk begins; an update that depends on what is stored",
 )
-def _chunk_size(bench: _Bench) -> None:
+def _chunks(bench: _Bench) -> None:
     _same_bits(bench.draws, _numbers(_run(bench.sampler, bench.state, 40, chunk_size=7)), "chunks of 16 and of 7 iterations")
-
-
-@_contract("iterate gives the same bits as run", "an iterate of its own that does not carry all of the state")
-def _iterate(bench: _Bench) -> None:
     states = list(bench.sampler.iterate(bench.state, 40, every=15))
     steps = [int(one.step) for one in states]
     _expect(steps == [15, 30, 40], f"iterate(40, every=15) handed out the iterations {steps}, not [15, 30, 40]")
     _same_bits(np.stack([_params(one) for one in states]), bench.draws[[14, 29, 39]], "iterate and run")
+    chosen = _numbers(_run(bench.sampler, bench.state, 30, burn_in=10, thin=3))
+    _same_bits(chosen, bench.draws[12::3], "burn_in=10, thin=3 and every third draw from the 13th")
 
 
 @_contract(
@@ -435,12 +423,6 @@ def _seeds(bench: _Bench) -> None:
     other, again = (_numbers(_run(bench.sampler, bench.sampler.init(seed=seed, progress=False), 40)) for seed in (5, 4))
     _expect(not np.allclose(other, bench.draws, atol=0.01 * bench.scale), "seeds 4 and 5 give the same draws")
     _same_bits(again, bench.draws, "two runs with seed 4")
-
-
-@_contract("burn_in and thin choose among the same draws", "an update that depends on whether its draw is stored")
-def _thinning(bench: _Bench) -> None:
-    chosen = _numbers(_run(bench.sampler, bench.state, 30, burn_in=10, thin=3))
-    _same_bits(chosen, bench.draws[12::3], "burn_in=10, thin=3 and every third draw from the 13th")
 
 
 @_contract(

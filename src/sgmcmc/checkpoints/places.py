@@ -21,14 +21,8 @@ SAVE_SECONDS = 2.0
 
 @dataclass
 class Standing:
-    """Where a run stands between two chunks: all it needs to go on.
-
-    Attributes:
-        state: of the chains.
-        carries: what the keep objects carry from chunk to chunk.
-        stores: what they have handed over to the host.
-        done: iterations, burn-in included.
-        finite: whether the log posterior was, so far.
+    """Where a run stands between two chunks, all it needs to go on: what the keep objects carry from chunk to chunk and what
+    their stores have; iterations `done`, burn-in included; and whether the log posterior was finite so far.
     """
 
     state: State
@@ -42,15 +36,9 @@ class Standing:
 class Account:
     """What a place needs to know of a run, to keep it and to go on with it.
 
-    Attributes:
-        keeps: the run's keep objects by name.
-        params: a tree like the user's parameters.
-        total: iterations that the run is to have, burn-in included.
-        looks: how often the keep objects are shown the parameters.
-        record: what a reader needs beside the draws, from where the run stands.
-        weigh: what draws count for, given how many there are before and after; None where all count the same.
-        trace: the name of the keep object whose draws are weighed.
-        or_more: whether the place may hold more iterations than `total`.
+    `total` counts the burn-in; `record` gives what a reader needs beside the draws; `weigh`, what draws
+    count for, given how many there are before and after (None where all count the same), those of the keep object `trace`; with
+    `or_more` the place may hold more iterations than `total`.
     """
 
     keeps: Mapping[str, Keep]

@@ -56,8 +56,7 @@ def load(path: str | Path) -> Result:
     The draws stay on disk until they are used. Parameters in nodes other than dicts, lists and tuples come as dicts by name.
 
     >>> import tempfile, numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> folder = tempfile.mkdtemp()
     >>> out = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=500, seed=1,
     ...                   checkpoint=folder)

@@ -50,8 +50,7 @@ class DivergenceError(SgmcmcError, FloatingPointError):
         result: the draws made before; its `final_state` is the last finite state.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> data = {"x": np.linspace(-1.0, 1.0, 1000, dtype=np.float32)}
     >>> try:
     ...     sgmcmc.sgld(log_lik, data, {"mu": 0.0}, 4.0, minibatch_size=100, n_iters=500, seed=1)

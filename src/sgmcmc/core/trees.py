@@ -65,8 +65,7 @@ class State:
         seed: the key that all chains and the search for the centre come from, as plain numbers.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> sampler = sgmcmc.sghmc_setup(log_lik, {"x": np.zeros(100)}, {"mu": 0.0}, 1e-4, minibatch_size=10)
     >>> state = sampler.step(sampler.init(seed=1))
     >>> int(state.step), sorted(state.auxiliary)

@@ -132,8 +132,7 @@ class Trace(Looks):
         thin: store every `thin`-th of the iterations that are not burn-in.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> data = {"x": np.zeros(100, np.float32)}
     >>> out = sgmcmc.sgld(log_lik, data, {"mu": 0.0}, 1e-3, minibatch_size=10, n_iters=100, seed=1,
     ...                   keep={"square": sgmcmc.Trace(lambda params: params["mu"] ** 2, thin=10)})
@@ -329,8 +328,7 @@ class Moments(_Running):
         thin: look at every `thin`-th of the iterations that are not burn-in.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> data = {"x": np.zeros(100, np.float32)}
     >>> out = sgmcmc.sgld(log_lik, data, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=4000, seed=1,
     ...                   keep={"moments": sgmcmc.Moments()})
@@ -364,8 +362,7 @@ class Expectation(_Running):
         thin: look at every `thin`-th of the iterations that are not burn-in; the function is called for those only.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> data = {"x": np.zeros(100, np.float32)}
     >>> out = sgmcmc.sgld(log_lik, data, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=4000, seed=1,
     ...                   keep={"second moment": sgmcmc.Expectation(lambda params: params["mu"] ** 2)})

@@ -238,8 +238,7 @@ class Quantiles(Looks):
         size: values in a buffer; memory and accuracy grow with it.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> data = {"x": np.zeros(100, np.float32)}
     >>> out = sgmcmc.sgld(log_lik, data, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=4000, seed=1,
     ...                   keep={"interval": sgmcmc.Quantiles((0.05, 0.95))})

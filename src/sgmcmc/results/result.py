@@ -44,8 +44,7 @@ class Result(Mapping[str, Any]):
         pairs: draws and gradients for the diagnostics, where the run was asked to `diagnose`.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> data = {"x": np.zeros(100, np.float32)}
     >>> out = sgmcmc.sgld(log_lik, data, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=500, n_chains=2, seed=1)
     >>> out["mu"].shape
@@ -161,8 +160,7 @@ class Result(Mapping[str, Any]):
         a hundred times.
 
         >>> import numpy as np, sgmcmc
-        >>> def log_lik(params, batch):
-        ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+        >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
         >>> data = {"x": np.random.default_rng(0).normal(size=1000)}
         >>> out = sgmcmc.sgldcv(log_lik, data, {"mu": 0.0}, 3.0, precondition="laplace", minibatch_size=100,
         ...                     n_iters=20_000, seed=1, diagnose=True, progress=False)
@@ -192,8 +190,7 @@ class Result(Mapping[str, Any]):
         """The draws as an ArviZ `DataTree` with a posterior group; settings go to its attributes.
 
         >>> import numpy as np, sgmcmc
-        >>> def log_lik(params, batch):
-        ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+        >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
         >>> data = {"x": np.zeros((100, 3))}
         >>> out = sgmcmc.sgld(log_lik, data, {"mu": np.zeros(3)}, 1e-2, minibatch_size=10, n_iters=50, seed=1)
         >>> dict(out.to_arviz().posterior.sizes)
@@ -256,15 +253,8 @@ ALONE, PAIRS = "kept", "pairs of the diagnostics"
 
 @dataclass(frozen=True)
 class Record:
-    """What a result has beside what was kept.
-
-    Attributes:
-        settings: what the run was told.
-        chained: whether there is a chain axis.
-        keep: what the user asked to keep: `"draws"`, `"one"` object or objects by `"name"`.
-        trace: the name of the object that kept the draws, if any.
-        pair_names: of the numbers whose gradients were kept beside them.
-        decisions: what was decided for the user.
+    """What a result has beside what was kept: what the user asked to keep is `"draws"`, `"one"` object or objects by `"name"`,
+    and `trace` the name of the one that kept the draws, if any.
     """
 
     settings: dict[str, Any]

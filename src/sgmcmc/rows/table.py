@@ -106,10 +106,7 @@ class Table(Mapping[str, Any]):
 class Stratum(Table):
     """This process's rows of a dataset that all processes hold together: its columns are this process's own.
 
-    Attributes:
-        row_counts: how many rows every process holds, in the order of the processes.
-        process: which of them this one is.
-        devices: parts into which each process's rows are cut, one for each of its devices.
+    `row_counts` are those of every process, and `devices` the parts into which each one's rows are cut.
     """
 
     row_counts: tuple[int, ...] = ()

@@ -83,8 +83,7 @@ def stratum(rows: Dataset, *, devices: int = 1) -> Stratum:
         devices: parts into which each process's rows are cut, one for each of its devices.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> mine = sgmcmc.run.hosts.stratum({"x": np.ones(1000)})
     >>> out = sgmcmc.sgldcv(log_lik, mine, {"mu": 0.0}, 1e-4, minibatch_size=100, n_iters=100, seed=1)
     >>> out.settings["n_rows"]

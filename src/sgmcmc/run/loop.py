@@ -40,16 +40,10 @@ _row_keys = jax.jit(row_keys, static_argnums=(2, 3))
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far a run came and what it kept.
+    """How far a run came and what it kept: what the keep objects have to show, and how often they were shown the parameters.
 
-    Attributes:
-        state: of the chains, at the end.
-        values: what the keep objects have to show, by name.
-        stored: how often they were shown the parameters.
-        attempted: position and gradient of the step at which a chain left the finite numbers, if one did.
-        interrupted: whether somebody asked for an end.
-        finite: whether the log posterior was, all along.
-        error: what ended the run, other than a chain.
+    `attempted` is position and gradient of the step at which a chain left the finite numbers, if one did; `finite`, whether the
+    log posterior was, all along; `error`, what ended the run other than a chain.
     """
 
     state: State

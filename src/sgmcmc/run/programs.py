@@ -144,12 +144,9 @@ class Programs:
         steps, _, state, attempted, works = jax.lax.while_loop(goes_on, iteration, loop)
         carries, pieces = zip(*map(lambda keep, w: keep.close(w), keeps, works), strict=True) if keeps else ((), ())
         last, axis = tree_map(itemgetter(jnp.maximum(steps - 1, 0)), plan), self.kernel.posterior.axis
-        report = {
-            "steps": steps[None],
-            "attempted": attempted,
-            "log_posterior": self._mean_log_posterior(state, data, last)[None],
-            "proposal": proposal if axis is None else jax.lax.pmin(proposal, axis),
-        }
+        log_posterior = self._mean_log_posterior(state, data, last)
+        agreed = proposal if axis is None else jax.lax.pmin(proposal, axis)
+        report = {"steps": steps[None], "attempted": attempted, "log_posterior": log_posterior[None], "proposal": agreed}
         return state, carries, pieces, report
 
     def _advance(self, chained: bool) -> Any:

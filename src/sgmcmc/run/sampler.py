@@ -79,8 +79,7 @@ class Sampler:
     """A sampler ready to go, made by `sgld_setup` and its siblings.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> sampler = sgmcmc.sgld_setup(log_lik, {"x": np.zeros(100, np.float32)}, {"mu": 0.0}, 1e-2, minibatch_size=10)
     >>> state = sampler.init(seed=1)
     >>> for _ in range(3):

@@ -117,13 +117,8 @@ ROWS = (None, "random", "window", "importance")
 class Composition:
     """What a sampler is made of, whatever it samples.
 
-    Attributes:
-        name: what results and error messages call it.
-        dynamics: what the chain does with gradient and noise.
-        gradient: how the gradient is estimated.
-        start: from the unconstrained values to where chains start; None is the mode for control variates, else the values.
-        told: its own arguments, for the record.
-        search: those of a search for the centre, likewise.
+    `start` leads from the unconstrained values to where chains start; None is the mode for control variates, else the values.
+    `told` are its own arguments and `search` those of a search for the centre, both for the record.
     """
 
     name: str
@@ -178,8 +173,7 @@ def sampler_setup(
 
     >>> import numpy as np, sgmcmc
     >>> from sgmcmc.algorithms import BAOA, SAGA
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> data = {"x": np.random.default_rng(0).normal(1.0, 1.0, 10_000)}
     >>> sampler = sgmcmc.sampler_setup(log_lik, data, {"mu": 0.0}, 1e-5, dynamics=BAOA(alpha=0.3), gradient=SAGA(),
     ...                                minibatch_size=100)
@@ -210,17 +204,8 @@ def _resolved(what: str, value: Any, named: Mapping[str, Callable[[], Any]], kin
 class Setup:
     """A composition for a problem: everything that can be refused was, and nothing is computed yet.
 
-    Attributes:
-        problem: what is sampled.
-        composition: by what.
-        stepsize, options: as they came.
-        rows: how rows are drawn.
-        batch_size: rows per gradient; None where they are to be chosen together with the step size.
-        own: the user's own whitening, if any.
-        moving: a tree like what moves.
-        dynamics: with their constants for what moves.
-        schedule: the step sizes; None where they are to be chosen.
-        decisions: what was decided so far.
+    `moving` is a tree like what moves, for which `dynamics` have their constants; `own` the user's whitening, if any. Rows per
+    gradient (`batch_size`) and step sizes (`schedule`) are None where they are to be chosen.
     """
 
     problem: Problem
@@ -317,15 +302,11 @@ class Setup:
         problem, composition = self.problem, self.composition
         assert self.batch_size is not None
         source = _source(problem.table, self.batch_size, self.rows, choice)
-        precondition = self.options.get("precondition")
-        settings = {
-            "stepsize": schedule.describe(),
-            "minibatch_size": source.batch_size,
-            "n_rows": problem.posterior.n_rows,
-            "rows": self.rows,
-            **({} if precondition is None else {"precondition": precondition if isinstance(precondition, str) else "given"}),
-            **composition.told,
-        }
+        settings = {"stepsize": schedule.describe(), "minibatch_size": source.batch_size, "n_rows": problem.posterior.n_rows}
+        settings["rows"] = self.rows
+        if (precondition := self.options.get("precondition")) is not None:
+            settings["precondition"] = precondition if isinstance(precondition, str) else "given"
+        settings |= composition.told
         if composition.search:
             settings["centre"] = str(start) if isinstance(start, PaperSearch) else "automatic"
         kernel = Kernel(problem.posterior, gradient, dynamics, schedule)
@@ -514,8 +495,7 @@ def step_by_step(sampler: Callable[Arguments, Result]) -> Callable[Arguments, Sa
 _SETUP_DOC = """`{name}` step by step: the same arguments, without those of a run. `init` finds the centre, if there is one.
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> sampler = sgmcmc.{name}_setup(log_lik, {{"x": np.ones(1000)}}, {{"mu": 0.0}}, 1e-5, minibatch_size=100)
     >>> state = sampler.step(sampler.init(seed=1))
     >>> int(state.step)

@@ -31,8 +31,7 @@ def sgld(log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, **opt
 
     >>> import numpy as np, sgmcmc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 10_000)
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> out = sgmcmc.sgld(log_lik, {"x": x}, {"mu": 0.0}, 2e-5, minibatch_size=100, burn_in=1000, n_iters=4000, seed=1)
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - x.mean()) < 0.01)
     ((4000,), True)
@@ -79,8 +78,7 @@ def sghmc(
 
     >>> import numpy as np, sgmcmc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 10_000)
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> out = sgmcmc.sghmc(log_lik, {"x": x}, {"mu": 0.0}, 5e-6, minibatch_size=100, burn_in=500, n_iters=2000, seed=1)
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - x.mean()) < 0.01)
     ((2000,), True)
@@ -113,8 +111,7 @@ def sgnht(
 
     >>> import numpy as np, sgmcmc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 10_000)
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> out = sgmcmc.sgnht(log_lik, {"x": x}, {"mu": 0.0}, 1e-6, minibatch_size=100, burn_in=1000, n_iters=4000, seed=1)
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - x.mean()) < 0.01)
     ((4000,), True)
@@ -152,8 +149,7 @@ def sgldcv(
 
     >>> import numpy as np, sgmcmc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 10_000)
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> out = sgmcmc.sgldcv(log_lik, {"x": x}, {"mu": 0.0}, 1e-5, minibatch_size=100, n_iters=4000, seed=1)
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - x.mean()) < 0.01)
     ((4000,), True)
@@ -192,8 +188,7 @@ def sghmccv(
 
     >>> import numpy as np, sgmcmc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 10_000)
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> out = sgmcmc.sghmccv(log_lik, {"x": x}, {"mu": 0.0}, 5e-6, minibatch_size=100, n_iters=2000, seed=1)
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - x.mean()) < 0.01)
     ((2000,), True)
@@ -229,8 +224,7 @@ def sgnhtcv(
 
     >>> import numpy as np, sgmcmc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 10_000)
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> out = sgmcmc.sgnhtcv(log_lik, {"x": x}, {"mu": 0.0}, 1e-6, minibatch_size=100, n_iters=4000, seed=1)
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - x.mean()) < 0.01)
     ((4000,), True)
@@ -272,8 +266,7 @@ def baoa(
 
     >>> import numpy as np, sgmcmc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 10_000)
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> out = sgmcmc.baoa(log_lik, {"x": x}, {"mu": 0.0}, 1e-6, minibatch_size=100, burn_in=1000, n_iters=4000, seed=1)
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - x.mean()) < 0.01)
     ((4000,), True)
@@ -313,8 +306,7 @@ def baoacv(
 
     >>> import numpy as np, sgmcmc
     >>> x = np.random.default_rng(0).normal(1.0, 1.0, 10_000)
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> out = sgmcmc.baoacv(log_lik, {"x": x}, {"mu": 0.0}, 0.5, precondition="laplace", minibatch_size=100, n_iters=4000, seed=1)
     >>> out["mu"].shape, bool(abs(out["mu"].std() - 0.01) < 0.001)
     ((4000,), True)

@@ -116,14 +116,9 @@ class Adaptation:
 
     def sampler(self, design: Design) -> Sampler:
         """The sampler that a design describes."""
-        settings = {
-            "stepsize": design.eps,
-            "minibatch_size": design.source.batch_size,
-            "n_rows": design.source.n_rows,
-            "rows": design.source.kind,
-            "precondition": "laplace" if design.whitening.dense else "diagonal",
-            "seed": seed_number(jax.random.key_data(self.root)),
-        }
+        source, kind = design.source, "laplace" if design.whitening.dense else "diagonal"
+        settings = {"stepsize": design.eps, "minibatch_size": source.batch_size, "n_rows": source.n_rows, "rows": source.kind}
+        settings |= {"precondition": kind, "seed": seed_number(jax.random.key_data(self.root))}
         return Sampler("sample", design.kernel, design.source, self.problem.position, start_of(design), settings)
 
     def adapt(self, survey: Survey) -> Trial:

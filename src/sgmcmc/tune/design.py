@@ -54,15 +54,8 @@ POWER_ROWS, POWER_ITERATIONS = 20_000, 30
 class Design:
     """Everything a chain needs, and the sentences that say why.
 
-    Attributes:
-        posterior: what is sampled.
-        source: where its rows come from; all of them where full gradients are cheaper.
-        est_state: the whitening and, with control variates, the centre.
-        variance: of the gradient noise in every direction, for which the dynamics make up.
-        amplification: how much of the variance of a chain a unit of it adds.
-        eps: the step size.
-        friction: what the momentum loses per step.
-        choice: how rows are drawn, or None where all are alike.
+    `variance` is that of the gradient noise in every direction, for which the dynamics make up, and `amplification` how much of
+    the chain's variance a unit of it adds; `choice` is how rows are drawn, or None where all are alike.
     """
 
     posterior: Posterior

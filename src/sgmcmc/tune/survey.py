@@ -1,7 +1,5 @@
-"""What is measured before sampling: the mode, the full gradient and the curvature there; the noise of minibatch gradients.
-
-The noise is measured in the variables z of a whitening, where the posterior is near N(0, I): which rows make it, and how much
-there is of it.
+"""What is measured before sampling: the mode, the full gradient and the curvature there; which rows make the noise of
+minibatch gradients, and how much there is of it, in the variables z of a whitening, where the posterior is near N(0, I).
 """
 
 from collections.abc import Callable, Iterator
@@ -64,13 +62,8 @@ Choice: TypeAlias = Importance | Pool
 @packable
 @dataclass(frozen=True)
 class Survey:
-    """What was found.
-
-    Attributes:
-        centre: the mode (or where the search ended), and the full gradient there.
-        precision: the posterior's precision there, a matrix or its diagonal.
-        curvature: where that came from: `"hessian"`, or `"fisher"` where the Hessian is not positive definite.
-        passes: full passes over the data that the search took.
+    """The mode (or where the search ended) after so many passes over the data, with the full gradient there; the posterior's
+    precision, a matrix or its diagonal; and where that came from: `"fisher"` where the `"hessian"` is not positive definite.
     """
 
     centre: Centre

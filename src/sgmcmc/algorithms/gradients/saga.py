@@ -24,8 +24,7 @@ class SAGA(Estimator):
     dynamics; Defazio, Bach and Lacoste-Julien (2014).
 
     >>> import numpy as np, sgmcmc
-    >>> def log_lik(params, batch):
-    ...     return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
     >>> data = {"x": np.random.default_rng(0).normal(size=1000)}
     >>> sampler = sgmcmc.sampler_setup(log_lik, data, {"mu": 0.0}, 1e-4, gradient=sgmcmc.algorithms.SAGA(), minibatch_size=10)
     >>> state = sampler.init(seed=1, n_chains=2)

@@ -108,22 +108,16 @@ def _mnist(name: str, sha256: str) -> DataFile:
     return DataFile(name, sha256, tuple(home + name for home in homes), idx)
 
 
-COVERTYPE_UCI = DataFile(
-    "covtype.data.gz",
-    "0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
-    (
-        "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
-        "https://ndownloader.figshare.com/files/5976039",
-    ),
-    covertype_from_uci,
-)
+UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz"
+FIGSHARE = "https://ndownloader.figshare.com/files/5976039"
+LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/covtype.libsvm.binary.scale.bz2"
 
-COVERTYPE_LIBSVM = DataFile(
-    "covtype.libsvm.binary.scale.bz2",
+OF_UCI, OF_LIBSVM = (
+    "0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
     "859809c092ca933e1a8cc1cfa15e33b56cb11651e4e0a5b52b702abc315a6c0f",
-    ("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/covtype.libsvm.binary.scale.bz2",),
-    covertype_from_libsvm,
 )
+COVERTYPE_UCI = DataFile("covtype.data.gz", OF_UCI, (UCI, FIGSHARE), covertype_from_uci)
+COVERTYPE_LIBSVM = DataFile("covtype.libsvm.binary.scale.bz2", OF_LIBSVM, (LIBSVM,), covertype_from_libsvm)
 
 MNIST = (
     _mnist("train-images-idx3-ubyte.gz", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
