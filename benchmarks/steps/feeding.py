@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,10 +32,13 @@ from benchmarks.common.table import spread, table
 from benchmarks.steps.limit import Limit, compile_limit
 from sgmcmc.core.trees import Batch
 from sgmcmc.rows import gathering, sources
-from sgmcmc.rows import gathering as native
+from sgmcmc.rows.table import whole
 
 MINIBATCHES = 299
 """In a chunk of 32 MB."""
+
+CHUNK_SIZES = (64, 128, 600)
+"""Iterations in a chunk of other sizes."""
 
 C_COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang") or "cc"
 
@@ -73,8 +76,9 @@ def clock(work: Callable[[], Any], count: int) -> tuple[float, float]:
     return 1e6 * (time.perf_counter() - begin) / count, 1e6 * (time.process_time() - used) / count
 
 
-def c_loop(limit: Limit) -> tuple[float, float]:
-    microseconds = limit.microseconds("random", (ROWS,))[ROWS]
+def c_loop(limit: Limit, data: Dataset) -> tuple[float, float]:
+    n_rows = len(data["y"])
+    microseconds = limit.microseconds("random", (n_rows,))[n_rows]
     return microseconds, microseconds
 
 
@@ -93,18 +97,18 @@ def measured(jobs: dict[str, Timed], rounds: int, what: str) -> Times:
 # Copying alone
 
 
-def copying_jobs(data: Dataset, limit: Limit) -> dict[str, Timed]:
+def copying_jobs(data: Dataset, limit: Limit, minibatches: int = MINIBATCHES) -> dict[str, Timed]:
     """The features of a chunk's minibatches, copied in several ways; microseconds per minibatch."""
     X, rng = data["X"], np.random.default_rng(0)
-    chunks = [rng.integers(0, ROWS, (MINIBATCHES, MINIBATCH)).astype(np.int32) for _ in range(3)]
+    chunks = [rng.integers(0, len(X), (minibatches, MINIBATCH)).astype(np.int32) for _ in range(3)]
     ordered = [np.sort(index, axis=1) for index in chunks]
     packed = np.concatenate([X, data["y"][:, None]], axis=1)
-    warm = {width: np.zeros((MINIBATCHES, MINIBATCH, width), np.float32) for width in (COLUMNS, COLUMNS + 1)}
+    warm = {width: np.zeros((minibatches, MINIBATCH, width), np.float32) for width in (COLUMNS, COLUMNS + 1)}
 
     in_use: deque[np.ndarray] = deque(maxlen=2)  # as in a run: one chunk computes, one waits, one is being copied
 
     def fresh() -> np.ndarray:
-        in_use.append(gathering.aligned((MINIBATCHES, MINIBATCH, COLUMNS), np.float32))
+        in_use.append(gathering.aligned((minibatches, MINIBATCH, COLUMNS), np.float32))
         return in_use[-1]
 
     def job(copy: Take, chunks: Any = chunks, out: Any = None, X: Any = X) -> Timed:
@@ -112,10 +116,10 @@ def copying_jobs(data: Dataset, limit: Limit) -> dict[str, Timed]:
             for index in chunks:
                 copy(X, index, warm[X.shape[1]] if out is None else out())
 
-        return lambda: clock(work, len(chunks) * MINIBATCHES)
+        return lambda: clock(work, len(chunks) * minibatches)
 
     return {
-        LIMIT: lambda: c_loop(limit),
+        LIMIT: lambda: c_loop(limit, data),
         "NumPy, fresh memory": job(numpy_take, out=fresh),
         "NumPy, memory used again": job(numpy_take),
         "NumPy, rows with their label in one matrix": job(numpy_take, X=packed),
@@ -144,7 +148,7 @@ def compiled_take(*flags: str) -> Take:
 
 
 def compiled(*flags: str) -> ctypes.CDLL:
-    return native.compiled(C_COMPILER, BUILD, flags)
+    return gathering.compiled(C_COMPILER, BUILD, flags)
 
 
 def in_two_threads(take: Take) -> Take:
@@ -161,36 +165,37 @@ def in_two_threads(take: Take) -> Take:
 # The whole step
 
 
-def step_jobs(data: Dataset, limit: Limit) -> dict[str, Timed]:
+def step_jobs(data: Dataset, limit: Limit, iterations: int = ITERATIONS) -> dict[str, Timed]:
     """`sgld` with its rows fed in several ways; microseconds per iteration."""
     sampler = sgmcmc.sgld_setup(*arguments(data), **options("random"))
-    again, library = sources.lend, compiled()
+    again, library, job = gathering.lend, compiled(), partial(sgld_job, iterations)
     random = {
-        "NumPy, fresh memory": sgld_job(sampler, None, gathering.aligned),
-        "NumPy, memory used again": sgld_job(sampler, None, again),
-        "compiled, fresh memory": sgld_job(sampler, library, gathering.aligned),
-        OURS: sgld_job(sampler, library, again),
-        **{f"the same, {size} iterations a chunk": sgld_job(sampler, library, again, size) for size in (64, 128, 600)},
+        "NumPy, fresh memory": job(sampler, None, gathering.aligned),
+        "NumPy, memory used again": job(sampler, None, again),
+        "compiled, fresh memory": job(sampler, library, gathering.aligned),
+        OURS: job(sampler, library, again),
+        **{f"the same, {size} iterations a chunk": job(sampler, library, again, size) for size in CHUNK_SIZES},
     }
     register_foreign_gather()
     inside = replace(sampler, source=InTheLoop(sampler.source.arrays, MINIBATCH))
     ready = replace(sampler, source=Ready(sampler.source.arrays, MINIBATCH))
     windows = sgmcmc.sgld_setup(*arguments(data), **options("window"))
     return {
-        LIMIT: lambda: c_loop(limit),
+        LIMIT: lambda: c_loop(limit, data),
         **random,
-        "compiled, inside the loop (jax.ffi)": sgld_job(inside, library, again),
-        "no gather: the same rows again and again": sgld_job(ready, library, again),
-        "no gather: windows": sgld_job(windows, library, again),
+        "compiled, inside the loop (jax.ffi)": job(inside, library, again),
+        "no gather: the same rows again and again": job(ready, library, again),
+        "no gather: windows": job(windows, library, again),
     }
 
 
-def sgld_job(sampler: Any, library: ctypes.CDLL | None, lend: Any, chunk_size: int | None = None) -> Timed:
+def sgld_job(iterations: int, sampler: Any, library: ctypes.CDLL | None, lend: Any, chunk_size: int | None = None) -> Timed:
+    """`library` copies rows, or NumPy where it is None, into memory from `lend`."""
     state = sampler.init(1, progress=False)
 
     def job() -> tuple[float, float]:
-        with mock.patch.object(gathering, "library", return_value=library), mock.patch.object(sources, "lend", lend):
-            return clock(lambda: sampler.run(state, ITERATIONS, progress=False, chunk_size=chunk_size), ITERATIONS)
+        with mock.patch.object(gathering, "library", return_value=library), mock.patch.object(gathering, "lend", lend):
+            return clock(lambda: sampler.run(state, iterations, progress=False, chunk_size=chunk_size), iterations)
 
     return job
 
@@ -219,12 +224,11 @@ class InTheLoop(sources.HostRows):
 
     @cached_property
     def data(self) -> Any:
-        return sources.on_device(dict(self.arrays))
+        return jax.device_put(whole(self.table))
 
     def prepare(self, drawn: Any, count: int) -> Any:
-        keys, numbers = drawn
-        index = sources.first_distinct(keys, np.asarray(numbers)[:count], self.n_rows, self.batch_size)
-        return sources.on_device(sources.filled_up(index, len(keys)))
+        capacity, index = sources.distinct(drawn, count, self.n_rows, self.batch_size)
+        return gathering.filled_up(index, capacity)
 
     def take(self, data: Any, entry: jax.Array) -> Batch:
         def rows(column: jax.Array) -> jax.Array:
@@ -238,8 +242,8 @@ class InTheLoop(sources.HostRows):
 def register_foreign_gather() -> None:
     """Compile the foreign function and make it known to JAX."""
     source, target = Path(__file__).parent / "feeding_ffi.c", BUILD / "feeding_ffi.so"
-    includes = (f"-I{jax.ffi.include_dir()}", f"-I{native.SOURCE.parent}")
-    subprocess.run([C_COMPILER, *native.FLAGS, *includes, str(source), "-o", str(target)], check=True)
+    includes = (f"-I{jax.ffi.include_dir()}", f"-I{gathering.SOURCE.parent}")
+    subprocess.run([C_COMPILER, *gathering.FLAGS, *includes, str(source), "-o", str(target)], check=True)
     jax.ffi.register_ffi_target("feeding_gather", jax.ffi.pycapsule(ctypes.CDLL(str(target)).gather_rows), platform="cpu")
 
 
