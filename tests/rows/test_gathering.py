@@ -15,7 +15,6 @@ import pytest
 
 import sgmcmc
 from sgmcmc.rows import gathering
-from sgmcmc.rows import gathering as native
 from sgmcmc.rows.gathering import ALIGNMENT, SMALLEST_LOAN, Shelf, take_first_distinct, take_rows
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -26,7 +25,7 @@ RNG = np.random.default_rng(3)
 @pytest.fixture(params=["numpy", pytest.param("compiled", marks=compiles)])
 def way(request, monkeypatch, tmp_path_factory):
     """Both ways of doing it."""
-    found = native.compiled(COMPILER, tmp_path_factory.getbasetemp() / "native") if request.param == "compiled" else None
+    found = gathering.compiled(COMPILER, tmp_path_factory.getbasetemp() / "native") if request.param == "compiled" else None
     monkeypatch.setattr(gathering, "library", lambda: found)
 
 
@@ -133,23 +132,30 @@ def test_draws_do_not_depend_on_the_way(monkeypatch):
     with_library = sampler.run(state, 300, progress=False, chunk_size=50)["w"]
     monkeypatch.setattr(gathering, "library", lambda: None)
     without = sampler.run(state, 300, progress=False, chunk_size=50)["w"]
-    monkeypatch.setattr("sgmcmc.rows.sources.lend", gathering.aligned)
+    taken = []
+
+    def fresh(shape, dtype):
+        taken.append(shape)
+        return gathering.aligned(shape, dtype)
+
+    monkeypatch.setattr(gathering, "lend", fresh)
     afresh = sampler.run(state, 300, progress=False, chunk_size=50)["w"]
+    assert taken.count((50, 1, 100, 40)) >= 6, "the rows of every chunk were in fresh memory"
     np.testing.assert_array_equal(with_library, without)
     np.testing.assert_array_equal(with_library, afresh)
 
 
 @compiles
 def test_compiled_once_and_made_again_if_damaged(tmp_path):
-    native.compiled(COMPILER, tmp_path)
+    gathering.compiled(COMPILER, tmp_path)
     (made,) = tmp_path.iterdir()
     before = made.stat().st_mtime_ns
-    native.compiled("/no/compiler", tmp_path)
+    gathering.compiled("/no/compiler", tmp_path)
     assert made.stat().st_mtime_ns == before
     damaged = tmp_path / "other" / made.name  # elsewhere: this process has the first one open
     damaged.parent.mkdir()
     damaged.write_bytes(b"not a library")
-    native.compiled(COMPILER, damaged.parent)
+    gathering.compiled(COMPILER, damaged.parent)
     assert damaged.stat().st_size == made.stat().st_size
 
 
@@ -167,13 +173,13 @@ def test_without_a_library_there_is_silence(failure, monkeypatch, tmp_path):
     bad.write_text("#!/bin/sh\necho no >&2\nexit 1\n")
     bad.chmod(0o755)
     (tmp_path / "file").touch()
-    monkeypatch.setattr(native, "user_cache_dir", lambda _: str(tmp_path / ("file" if failure == "no folder" else "cache")))
+    monkeypatch.setattr(gathering, "user_cache_dir", lambda _: str(tmp_path / ("file" if failure == "no folder" else "cache")))
     if failure == "turned off":
-        monkeypatch.setenv(native.SETTING, "0")
+        monkeypatch.setenv(gathering.SETTING, "0")
     if failure in ("no compiler", "compiler fails"):
         monkeypatch.setenv("PATH", str(tmp_path) if failure == "compiler fails" else os.devnull)
-    native.library.cache_clear()
+    gathering.library.cache_clear()
     try:
-        assert native.library() is None
+        assert gathering.library() is None
     finally:
-        native.library.cache_clear()
+        gathering.library.cache_clear()
