@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from reproduction import report
 from reproduction.experiment import load
 from reproduction.settings import SETTINGS, told
-from reproduction.workbook import Workbook, write_atomically
+from reproduction.workbook import Workbook, replaced
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.data.datasets import get_dataset
 from sgmcmc.results.pictures import save_png
@@ -54,7 +54,8 @@ def reproduce_one(name: str, folder: Path, quick: bool, seed: int | None, progre
     }
     for figure_name, figure in figures.items():
         save(figure, folder / figure_name)
-    write_atomically(folder / f"{name}.json", lambda path: path.write_text(compact(found), encoding="utf-8"))
+    with replaced(folder / f"{name}.json") as file:
+        file.write(compact(found).encode())
     write_report(folder, quick, seed)
 
 
@@ -63,14 +64,16 @@ def write_report(folder: Path, quick: bool, seed: int | None) -> None:
     files = [folder / f"{name}.json" for name in SETTINGS]
     found = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.exists()]
     alike = [one for one in found if (one["quick"], one["seed"], one["software"]["sgmcmc"]) == (quick, seed, version("sgmcmc"))]
-    write_atomically(folder / "report.md", lambda path: path.write_text(report.render(alike), encoding="utf-8"))
+    with replaced(folder / "report.md") as file:
+        file.write(report.render(alike).encode())
 
 
 def save(figure: Figure, path: Path) -> None:
     """As PNG and SVG, the same bytes for the same numbers."""
-    write_atomically(path.with_suffix(".png"), lambda file: save_png(figure, file))
-    with rc_context({"svg.hashsalt": "sgmcmc"}):
-        write_atomically(path.with_suffix(".svg"), lambda file: figure.savefig(file, metadata={"Date": None}))
+    with replaced(path.with_suffix(".png")) as file:
+        save_png(figure, file)  # type: ignore[arg-type]: Pillow writes to open files as well
+    with rc_context({"svg.hashsalt": "sgmcmc"}), replaced(path.with_suffix(".svg")) as file:
+        figure.savefig(file, format="svg", metadata={"Date": None})
 
 
 def software() -> dict[str, Any]:

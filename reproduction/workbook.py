@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from reproduction.settings import told
 from sgmcmc.core.errors import SgmcmcWarning
+from sgmcmc.core.files import alone, replacing
 
 Figures = dict[str, np.ndarray]
 
@@ -51,7 +52,8 @@ class Workbook:
         figures = {key: np.asarray(value) for key, value in _uninterrupted(compute).items()}
         figures.setdefault("seconds", np.asarray(time.perf_counter() - clock))
         self.seconds += float(figures["seconds"])
-        write_atomically(path, lambda part: np.savez(part, label=np.asarray(label), **figures))  # type: ignore[arg-type]
+        with replaced(path) as file:
+            np.savez(file, label=np.asarray(label), **figures)  # type: ignore[arg-type]
         return figures
 
 
@@ -75,12 +77,9 @@ def _read(path: Path, label: str) -> Figures | None:
     return figures if str(figures.pop("label", "")) == label else None
 
 
-def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """A file is there whole or not at all."""
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A file that is there whole or not at all, in a folder that is made for it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        write(unfinished)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with alone(path, f"writes {path.name}", progress=False), replacing(path) as file:
+        yield file
