@@ -92,7 +92,7 @@ def test_errors_are_honest_and_noise_does_not_bias(noise):
 
 
 def test_the_bias_of_the_inverse_is_taken_away():
-    from sgmcmc.results import diagnostics as inflation
+    from sgmcmc.results import diagnostics
 
     d, precision = 40, np.eye(40)
     corrected, plain = [], []
@@ -101,7 +101,7 @@ def test_the_bias_of_the_inverse_is_taken_away():
         found = parameter_inflation(z, g)
         assert found.joint
         corrected.append(found.value / np.diag(covariance))
-        plain.append(inflation._ratio(inflation._moments(z, g), np.eye(d)) / np.diag(covariance))
+        plain.append(diagnostics._ratio(diagnostics._moments(z, g), np.eye(d)) / np.diag(covariance))
     error = np.std(corrected) / np.sqrt(12 * d)
     assert abs(np.mean(corrected) - 1) < LIMIT * error
     assert abs(np.mean(plain) - 1) > LIMIT * error

@@ -14,7 +14,7 @@ import pytest
 import sgmcmc.data
 from sgmcmc import InputError, SgmcmcError
 from sgmcmc.core.files import write_json
-from sgmcmc.rows import files as rowfiles
+from sgmcmc.rows import files
 from sgmcmc.rows.files import HEADER, open_rows, row_file
 
 N = 1_000
@@ -208,7 +208,7 @@ def test_an_error_of_the_disk(folder, monkeypatch):
 
 def test_a_flipped_bit_is_found_by_verifying(folder):
     read = []
-    rowfiles.verify(open_rows(folder), read.append)
+    files.verify(open_rows(folder), read.append)
     assert sum(read) == 89_000
     with open(row_file(folder, "y"), "r+b") as file:
         file.seek(1_234)

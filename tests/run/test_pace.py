@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgmcmc.run import loop as pace
+from sgmcmc.run import loop
 
 
 def lengths(monkeypatch, seconds, chunks, capacity=1000):
     """The lengths of so many chunks, of which one of `count` iterations takes `seconds(count)`."""
     now = [0.0]
-    monkeypatch.setattr(pace.time, "perf_counter", lambda: now[0])
-    clock, found = pace.Pace(capacity), []
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    clock, found = loop.Pace(capacity), []
     for _ in range(chunks):
         found.append(clock.count)
         clock.start()
@@ -40,11 +40,11 @@ def test_what_a_chunk_costs_however_short_does_not_make_it_shorter(monkeypatch, 
 def test_noise_lengthens_a_chunk_by_no_more_than_the_bound(monkeypatch):
     rng = np.random.default_rng(0)
     found = lengths(monkeypatch, lambda count: 0.02 * count * rng.uniform(0.5, 2.0), 300)
-    assert max(found) <= pace.GROWTH * 2 * 0.3 / 0.02
+    assert max(found) <= loop.GROWTH * 2 * 0.3 / 0.02
 
 
 def test_whoever_is_asked_to_end_proposes_nothing():
-    clock = pace.Pace(100)
+    clock = loop.Pace(100)
     clock.start()
     clock.stop(8, True)
     assert clock.proposal == 0
@@ -52,7 +52,7 @@ def test_whoever_is_asked_to_end_proposes_nothing():
 
 
 def test_several_processes_keep_the_pace_they_agreed_on():
-    clock = pace.Pace(100)
+    clock = loop.Pace(100)
     clock.start()
     clock.stop(8, False, agreed=5)
     assert clock.upcoming == 5

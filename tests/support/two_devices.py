@@ -1,4 +1,4 @@
-"""What tests/test_devices.py starts with two forced host devices: chains on both, and rows in two strata."""
+"""What tests/run/test_devices.py starts with two forced host devices: chains on both, and rows in two strata."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def main(file):
 
 def strata():
     """A location model has no gradient noise under control variates: strata or not, the chain is that of the full gradient."""
-    halves, found = sgmcmc.run.hosts.stratum(data, devices=2), {}
+    halves, found = sgmcmc.hosts.stratum(data, devices=2), {}
     for place, dataset in (("one", data), ("two", halves)):
         sampler = sgmcmc.sgldcv_setup(log_lik, dataset, start, 1e-4, minibatch_size=100, progress=False)
         state = sampler.init(seed=1, n_chains=2, progress=False)

@@ -1,4 +1,4 @@
-"""What tests/test_hosts.py starts twice: one process of a job of two, or the same problem in one process alone.
+"""What tests/run/test_hosts.py starts twice: one process of a job of two, or the same problem in one process alone.
 
     python two_processes.py PROCESS PORT TASK FILE
 
@@ -47,7 +47,7 @@ def my_part():
     cut = int(SHARE * N)
     part = {"0": slice(0, cut), "1": slice(cut, N)}.get(process, slice(None))
     rows = {name: column[part] for name, column in data.items()}
-    return rows if process == "alone" else sgmcmc.run.hosts.stratum(rows)
+    return rows if process == "alone" else sgmcmc.hosts.stratum(rows)
 
 
 def sample():
@@ -71,7 +71,7 @@ def refusal():
     rows = {name: column.copy() for name, column in data.items()}
     rows["X"][7] = np.nan if process == "1" else 0.0
     try:
-        part = rows if process == "alone" else sgmcmc.run.hosts.stratum(rows)
+        part = rows if process == "alone" else sgmcmc.hosts.stratum(rows)
         sgmcmc.sgld_setup(log_lik, part, start, 1e-3, minibatch_size=100, progress=False)
     except sgmcmc.InputError as error:
         return str(error)

@@ -10,7 +10,7 @@ import pytest
 import sgmcmc
 from sgmcmc.rows.importance import Importance, mixed
 from sgmcmc.run.request import Problem
-from sgmcmc.tune import survey as curvature
+from sgmcmc.tune import survey
 from sgmcmc.tune.survey import (
     MOST_POINTS,
     NOISE_POINTS,
@@ -45,7 +45,7 @@ def problem(log_lik, data, params, log_prior=None):
     return found.posterior, found.table, found.position
 
 
-def survey(log_lik, data, params, log_prior=None, **options):
+def surveyed(log_lik, data, params, log_prior=None, **options):
     return take_survey(Problem.of(log_lik, data, params, log_prior), seed=0, progress=False, **options)
 
 
@@ -62,7 +62,7 @@ Y = classes(X, np.array([1.0, -0.5, 0.1]))
 
 @pytest.mark.usefixtures("x64")
 def test_the_curvature_is_the_hessian_at_the_mode():
-    found = survey(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior)
+    found = surveyed(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior)
     mode = np.asarray(found.centre.position["beta"])
     exact = hessian(X, mode)
     assert found.curvature == "hessian"
@@ -77,7 +77,7 @@ def test_the_curvature_is_the_hessian_at_the_mode():
 
 @pytest.mark.usefixtures("x64")
 def test_a_diagonal_survey_is_the_fisher_information():
-    found = survey(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior, diagonal=True)
+    found = surveyed(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior, diagonal=True)
     residuals = Y - 1 / (1 + np.exp(-X @ np.asarray(found.centre.position["beta"])))
     np.testing.assert_allclose(found.precision, ((X * residuals[:, None]) ** 2).sum(axis=0) + 1, rtol=1e-9)
     assert found.curvature == "fisher"
@@ -91,8 +91,8 @@ def test_a_subsampled_hessian_keeps_the_scale_of_a_column_that_is_in_three_rows(
     x[:, 3] = 0
     x[[5, 70_000, 199_000], 3] = 1
     y = classes(x, np.array([0.5, -0.5, 1.0, 0.0])).astype(np.float32)
-    monkeypatch.setattr(curvature, "HESSIAN_WORK", 20_000 * d**2)
-    assert curvature.hessian_rows(n_rows, d) == 20_000
+    monkeypatch.setattr(survey, "HESSIAN_WORK", 20_000 * d**2)
+    assert survey.hessian_rows(n_rows, d) == 20_000
     posterior, arrays, _ = problem(logistic, {"x": x, "y": y}, {"beta": np.zeros(d)}, normal_prior)
     beta = np.array([0.5, -0.5, 1.0, 0.0])
     precision, kind = curvature_at(posterior, arrays, {"beta": jnp.asarray(beta, jnp.float32)}, 1, False, diagonal=False)
@@ -124,7 +124,7 @@ def test_the_fisher_information_stands_in_where_the_hessian_is_indefinite():
 def test_a_laplace_prior_has_a_scale_at_its_kink():
     """The third coefficient's mode is at 0 exactly, where the prior has no second derivative: its squared slope stands in."""
     rate = 30.0
-    found = survey(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, lambda p: -rate * jnp.abs(p["beta"]).sum())
+    found = surveyed(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, lambda p: -rate * jnp.abs(p["beta"]).sum())
     mode = np.asarray(found.centre.position["beta"])
     assert bool(found.centre.converged)
     assert np.abs(mode[1]) < 0.05 < mode[0]
@@ -137,7 +137,7 @@ def test_a_perfect_fit_is_a_mode():
     def regression(params, batch):
         return -0.5 * (batch["y"] - batch["x"] @ params["beta"]) ** 2
 
-    found = survey(regression, {"x": X, "y": X @ [1.0, -2.0, 0.5]}, {"beta": np.zeros(3)})
+    found = surveyed(regression, {"x": X, "y": X @ [1.0, -2.0, 0.5]}, {"beta": np.zeros(3)})
     assert bool(found.centre.converged)
     assert found.curvature == "hessian"
     np.testing.assert_allclose(found.precision, X.T @ X, rtol=1e-3)
@@ -149,18 +149,18 @@ def test_a_perfect_fit_is_a_mode():
 def test_separable_data_with_a_flat_prior_are_refused():
     data = {"x": X, "y": (X[:, 0] > 0).astype(float)}
     with pytest.raises(sgmcmc.SgmcmcError, match="keeps rising without end"):
-        survey(logistic, data, {"beta": np.zeros(3)})
+        surveyed(logistic, data, {"beta": np.zeros(3)})
 
 
 def test_a_prior_is_enough_for_separable_data():
     data = {"x": X, "y": (X[:, 0] > 0).astype(float)}
-    assert bool(survey(logistic, data, {"beta": np.zeros(3)}, normal_prior).centre.converged)
+    assert bool(surveyed(logistic, data, {"beta": np.zeros(3)}, normal_prior).centre.converged)
 
 
 def test_duplicated_columns_with_a_flat_prior_are_named():
     data = {"x": X[:, [0, 2, 0]], "y": Y}
     with pytest.raises(sgmcmc.SgmcmcError, match=r"some combination of beta\[(0\], beta\[2|2\], beta\[0)\]:"):
-        survey(logistic, data, {"beta": np.zeros(3)})
+        surveyed(logistic, data, {"beta": np.zeros(3)})
 
 
 def test_an_unused_parameter_is_named():
@@ -168,7 +168,7 @@ def test_an_unused_parameter_is_named():
         return logistic(params, batch) + 0.0 * params["gamma"]
 
     with pytest.raises(sgmcmc.SgmcmcError, match="determine gamma:"):
-        survey(forgetful, {"x": X, "y": Y}, {"beta": np.zeros(3), "gamma": 0.5})
+        surveyed(forgetful, {"x": X, "y": Y}, {"beta": np.zeros(3), "gamma": 0.5})
 
 
 def test_what_rounding_leaves_gives_way_to_the_prior():
@@ -193,7 +193,7 @@ WHITE = np.linalg.inv(np.linalg.cholesky(hessian(X[:40], np.array([0.6, -0.2, 0.
 def noisy(request):
     posterior, arrays, _ = problem(logistic, ROWS, {"beta": np.zeros(3)}, normal_prior)
     origin = {"beta": jnp.array([0.6, -0.2, 0.1])}
-    whitening = curvature.dense_whitening(WHITE, origin)
+    whitening = survey.dense_whitening(WHITE, origin)
     return Pilot(posterior, arrays, centred=request.param), whitening
 
 
