@@ -29,7 +29,7 @@ def variance(dynamics, A, eps, V=0.0, estimate=None):
 
 
 def amplification(eps, alpha, A):
-    """Section 3 of the methods, where h² is ε and c is 1 - α: written out, not taken from the code."""
+    """κ of docs/methods/conventions.md, in terms of c = 1 - α: written out, not taken from the code."""
     c = 1 - alpha
     return eps * (1 + c) / (4 * (1 - c) * (1 - eps * A / 4))
 

@@ -1,4 +1,4 @@
-"""The stationary laws of METHODS, at 1e-10: exact moments of the library's own updates against closed forms."""
+"""The stationary laws of docs/methods/conventions.md, at 1e-10: moments of the library's own updates against closed forms."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_resampled_momenta_without_noise():
 
 @pytest.mark.parametrize(("eps", "a", "precision", "noise"), [(0.1, 0.1, 1.0, 0.0), (0.01, 0.05, 3.0, 4.0)])
 def test_the_thermostat_finds_its_friction(eps, a, precision, noise):
-    """α* of the methods, for many directions of one precision: here one direction stands for them."""
+    """α* of docs/methods/conventions.md, for many directions of one precision: here one direction stands for them."""
     B = 4 - eps * precision
     friction = (B - np.sqrt(B**2 - 16 * (2 * a + eps * noise))) / 4
     found = inflation(NoseHoover(a), eps, Directions(np.full(4, precision), np.full(4, noise)))
