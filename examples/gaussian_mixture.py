@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from scipy.ndimage import gaussian_filter
 
 import sgmcmc
-from sgmcmc.results.pictures import COLOURS
+
+BLUE, ORANGE = "#0072B2", "#E69F00"  # told apart by colour-blind readers too
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--quick", action="store_true", help="shorter chains: seconds")
@@ -81,7 +82,7 @@ for axes, distance in zip(panels, (0.1, 1.0), strict=True):
     edges = [np.linspace(centre - reach, centre + reach, 50) for centre in X.mean(0)]
     density = exact_density(X.astype(np.float32), edges, 50_000 if options.quick else 400_000)
     middles = [(x[1:] + x[:-1]) / 2 for x in edges]
-    for chains, colour, began in ((slice(0, 2), COLOURS[0], "left"), (slice(2, 4), COLOURS[1], "right")):
+    for chains, colour, began in ((slice(0, 2), BLUE, "left"), (slice(2, 4), ORANGE, "right")):
         draws = out["theta1"][chains].reshape(-1, 2)
         draws = draws[:: max(1, len(draws) // 1_500)]
         axes.plot(*draws.T, ".", ms=3, alpha=0.5, color=colour, label=f"two chains from the {began}")

@@ -12,7 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.results.pictures import COLOURS
+
+BLUE, ORANGE, VERMILION = "#0072B2", "#E69F00", "#D55E00"  # told apart by colour-blind readers too
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--quick", action="store_true", help="made-up data and short chains: seconds")
@@ -82,11 +83,11 @@ for name, loss in losses.items():
 
 figure = Figure(figsize=(10, 4.2), layout="constrained")
 left, right = figure.subplots(1, 2)
-for (name, loss), colour, width in zip(losses.items(), COLOURS[1::-1] + COLOURS[7:], (0.9, 0.9, 1.6), strict=True):
+for (name, loss), colour, width in zip(losses.items(), (ORANGE, BLUE, "black"), (0.9, 0.9, 1.6), strict=True):
     left.plot(iterations, loss, lw=width, color=colour, label=name)
     if name != f"sgld, step size {2e-5 * unit:.2g}":
         right.plot(iterations, loss, lw=width, color=colour)
-left.axhline(guess, color=COLOURS[4], lw=1.4, ls="--", label="guessing one half (log 2)")
+left.axhline(guess, color=VERMILION, lw=1.4, ls="--", label="guessing one half (log 2)")
 left.set(yscale="log", title="All three", ylabel="log loss of the test set (nats per row)")
 ticks = [tick for tick in (0.3, 0.4, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5) if tick < 1.3 * max(loss.max() for loss in losses.values())]
 left.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.results.pictures import COLOURS
+
+BLUE, ORANGE = "#0072B2", "#E69F00"  # told apart by colour-blind readers too
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--quick", action="store_true", help="fewer rows and shorter chains: seconds")
@@ -69,7 +70,7 @@ figure = Figure(figsize=(10, 4.8), layout="constrained")
 panels = figure.subplots(1, 2, sharex=True, sharey=True)
 angle = np.linspace(0, 2 * np.pi, 200)
 circle = np.linalg.cholesky(exact_covariance) @ np.stack([np.cos(angle), np.sin(angle)])
-for axes, (name, out), colour in zip(panels, results.items(), COLOURS, strict=False):
+for axes, (name, out), colour in zip(panels, results.items(), (BLUE, ORANGE), strict=True):
     draws = out["theta"].reshape(-1, 2)
     draws = draws[:: max(1, len(draws) // 4_000)]
     axes.plot(*draws.T, ".", ms=2.5, alpha=0.5, color=colour, label=f"draws of {name}", rasterized=True)

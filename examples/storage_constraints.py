@@ -13,7 +13,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sgmcmc
-from sgmcmc.results.pictures import COLOURS
+
+BLUE, VERMILION = "#0072B2", "#D55E00"  # told apart by colour-blind readers too
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--quick", action="store_true", help="made-up data and short chains: seconds")
@@ -100,8 +101,8 @@ figure = Figure(figsize=(8, 4.2), layout="constrained")
 axes = figure.subplots()
 iterations = every * np.arange(1, 2 * len(losses) + 1)
 axes.axvspan(0, n_iters, color="0.92", lw=0, label="burn-in")
-axes.plot(iterations, burn_in_losses + losses, lw=1.4, color=COLOURS[0], label="single steps")
-axes.plot(iterations[len(losses) :], out.kept["log_loss"], "o", ms=4, mfc="none", color=COLOURS[4], label="run with keep")
+axes.plot(iterations, burn_in_losses + losses, lw=1.4, color=BLUE, label="single steps")
+axes.plot(iterations[len(losses) :], out.kept["log_loss"], "o", ms=4, mfc="none", color=VERMILION, label="run with keep")
 axes.axhline(log_loss(mean), color="black", lw=1.2, ls="--", label="at the posterior mean")
 axes.set(xlabel="iteration", ylabel="log loss of the test set (nats per row)", xlim=(0, 2 * n_iters))
 axes.set_title(f"sgld, {source} data, {len(dataset['y']):,} rows: two loops, one chain")
