@@ -54,13 +54,13 @@ class ContractError(SgmcmcError, AssertionError):
         self.report = report
 
     def __str__(self) -> str:
-        broken = [one for one in self.report.outcomes if one.broken]
+        broken = [one for one in self.report.verdicts if one.broken]
         told = [f"{one.name}: expected that {one.promise}; {one.broken}. Usual cause: {one.cause}." for one in broken]
-        return "\n\n".join([f"{self.report.sampler} breaks {len(broken)} of {len(self.report.outcomes)} contracts:", *told])
+        return "\n\n".join([f"{self.report.sampler} breaks {len(broken)} of {len(self.report.verdicts)} contracts:", *told])
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Verdict:
     """How one contract came out: `broken` says what came instead, or is empty; `note` says what could not be looked at."""
 
     name: str
@@ -77,25 +77,25 @@ class Report:
 
     Attributes:
         sampler: its name.
-        outcomes: one for each contract that was looked at: `name`, `promise`, `broken`, `note`, `seconds`.
+        verdicts: one for each contract that was looked at: `name`, `promise`, `broken`, `note`, `seconds`.
 
     >>> import sgmcmc
     >>> report = sgmcmc.testing.check_sampler(sgmcmc.sgld_setup, checks=["state"])
-    >>> report.ok, report.outcomes[0].name
+    >>> report.ok, report.verdicts[0].name
     (True, 'state')
     """
 
     sampler: str
-    outcomes: tuple[Outcome, ...]
+    verdicts: tuple[Verdict, ...]
 
     @property
     def ok(self) -> bool:
         """Whether all contracts are kept."""
-        return not any(one.broken for one in self.outcomes)
+        return not any(one.broken for one in self.verdicts)
 
     def __repr__(self) -> str:
-        width = max(len(one.name) for one in self.outcomes)
-        lines = [f"{one.name:{width}}  {'broken' if one.broken else one.note or 'ok':8}  {one.promise}" for one in self.outcomes]
+        width = max(len(one.name) for one in self.verdicts)
+        lines = [f"{one.name:{width}}  {'broken' if one.broken else one.note or 'ok':8}  {one.promise}" for one in self.verdicts]
         return "\n".join([self.sampler, *lines])
 
 
@@ -191,7 +191,7 @@ def _chosen(checks: Iterable[str] | None) -> list[str]:
     return names
 
 
-def _looked_at(name: str, bench: _Bench, bar: Bar) -> Outcome:
+def _looked_at(name: str, bench: _Bench, bar: Bar) -> Verdict:
     """What a contract came to; whatever is raised on the way breaks it."""
     promise, cause, look = _CONTRACTS[name]
     begun, broken, note = time.perf_counter(), "", ""
@@ -203,7 +203,7 @@ def _looked_at(name: str, bench: _Bench, bar: Bar) -> Outcome:
         text = str(error).strip().splitlines() or [""]
         broken = f"it raised {type(error).__name__}: {text[0]}"
     bar.update(1)
-    return Outcome(name, promise, cause, broken, note, time.perf_counter() - begun)
+    return Verdict(name, promise, cause, broken, note, time.perf_counter() - begun)
 
 
 def _expect(condition: Any, came: str) -> None:

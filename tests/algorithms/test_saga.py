@@ -407,5 +407,5 @@ def test_a_table_of_another_dataset_is_refused():
 
 def test_a_learnt_noise_estimate_is_refused():
     dynamics = sgmcmc.algorithms.PersistentHamiltonian(0.1, warmup=10)
-    with pytest.raises(sgmcmc.InputError, match="learns the gradient noise in its warmup"):
+    with pytest.raises(sgmcmc.InputError, match="learn the gradient noise in their warmup"):
         setup(dynamics=dynamics, n=2)

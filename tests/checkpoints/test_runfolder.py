@@ -136,7 +136,7 @@ def test_the_next_process_goes_on_from_the_last_checkpoint(tmp_path):
     file.add(rows(10, 4))  # lost: not committed
     folder.close()
     again = RunFolder.open(tmp_path / "run", PRINT)
-    progress = again.progress()
+    progress = again.last_checkpoint()
     assert progress.contents["done"] == 10
     assert progress.n_draws == {"draws": 10}
     assert again.safe == 10
@@ -146,7 +146,7 @@ def test_the_next_process_goes_on_from_the_last_checkpoint(tmp_path):
     file.add(rows(10, 2))
     again.commit({"done": 12})
     check_first(file.draws(), 12)
-    assert again.progress().contents == {"done": 12}
+    assert again.last_checkpoint().contents == {"done": 12}
     assert read(again.path).manifest["params"] == {"dict": {"mu": "leaf", "w": "leaf"}}
 
 
@@ -168,7 +168,7 @@ def test_parts_share_lock_and_manifest(tmp_path):
     assert found.last is None
     assert {name: part.last.contents["name"] for name, part in found.parts.items()} == {"run 1": "run 1", "run/2": "run/2"}
     check_first(found.parts["run/2"].draws["draws"], 3)
-    assert RunFolder.open(tmp_path / "run", PRINT).sub("run/2").progress().n_draws == {"draws": 3}
+    assert RunFolder.open(tmp_path / "run", PRINT).sub("run/2").last_checkpoint().n_draws == {"draws": 3}
 
 
 def test_stages_are_computed_once(tmp_path):
@@ -383,7 +383,7 @@ def test_failing_calls(function, code, remedy, tmp_path, monkeypatch):
     check_first(read(folder.path).draws["draws"], 10)
     folder.close()
     again = RunFolder.open(folder.path, PRINT)
-    assert again.progress().contents["done"] == 10
+    assert again.last_checkpoint().contents["done"] == 10
     assert again.draw_file("draws", LIKE, True).filled == 10
 
 
@@ -401,7 +401,7 @@ def test_file_systems_without_links(tmp_path, monkeypatch):
     path = left(tmp_path / "run", commits=3)
     assert read(path).last.contents["done"] == 15
     (path / "state.npz").unlink()  # killed between the two renamings
-    assert RunFolder.open(path, PRINT).progress().contents["done"] == 10
+    assert RunFolder.open(path, PRINT).last_checkpoint().contents["done"] == 10
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ def test_a_damaged_state_costs_one_checkpoint(damage, tmp_path):
         check_first(read(path).draws["draws"], 10)
     with pytest.warns(SgmcmcWarning, match="going back"):
         folder = RunFolder.open(path, PRINT)
-    assert folder.progress().contents["done"] == 10  # without another warning: it is mended
+    assert folder.last_checkpoint().contents["done"] == 10  # without another warning: it is mended
     file = folder.draw_file("draws", LIKE, True)
     file.add(rows(10, 5))
     folder.commit({"done": 15})

@@ -24,6 +24,7 @@ import sgmcmc
 from sgmcmc import InputError, SgmcmcError
 from sgmcmc.data import convert, readers, writing
 from sgmcmc.data import open as open_folder
+from sgmcmc.rows import sources
 from sgmcmc.rows.files import open_rows
 
 N, D = 997, 5
@@ -50,7 +51,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(readers, "BLOCK_BYTES", 8 * (D + 1) * 100)
 
 
-def in_order(table, seed=writing.SHUFFLE_SEED):
+def in_order(table, seed=sources.SHUFFLE_SEED):
     order = np.argsort(np.random.PCG64(seed).random_raw(len(table["y"])), kind="stable")
     return {name: values[order] for name, values in table.items()}
 

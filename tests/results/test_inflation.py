@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from sgmcmc.core.errors import InputError
-from sgmcmc.results.diagnostics import direction_inflation, gradient_covariance, parameter_inflation, standard_error
+from sgmcmc.results.diagnostics import direction_inflation, parameter_inflation, standard_error
 
 LIMIT = 4.0
 CORRELATED = np.linalg.inv(np.array([[1.0, 0.95], [0.95, 1.0]]))
@@ -40,11 +40,12 @@ def precision_of(d, seed):
     return rows.T @ rows / (4 * d)
 
 
-def test_the_gradient_covariance_is_the_covariance_times_the_precision():
+def test_the_inflation_of_a_direction_is_the_covariance_times_the_precision_on_its_diagonal():
     rng, precision = np.random.default_rng(1), precision_of(4, 2)
     z = rng.normal(size=(3, 50, 4)) + 7.0
     sample = np.cov(z.reshape(-1, 4).T, ddof=0)
-    np.testing.assert_allclose(gradient_covariance(z, -z @ precision), sample @ precision, rtol=1e-12, atol=1e-12)
+    found = direction_inflation(z, -z @ precision).value
+    np.testing.assert_allclose(found, np.diag(sample @ precision), rtol=1e-12, atol=1e-12)
 
 
 def test_with_exact_gradients_the_inflation_is_the_jackknifed_variance_over_the_true_one():
@@ -197,7 +198,7 @@ def test_what_is_refused():
     with pytest.raises(InputError, match=r"one shape \(chains, draws, d\)"):
         direction_inflation(z, z[..., :2])
     with pytest.raises(InputError, match=r"positions\[None\]"):
-        gradient_covariance(z[0], z[0])
+        direction_inflation(z[0], z[0])
     spoilt = z.copy()
     spoilt[1, 4, 2] = np.nan
     with pytest.raises(InputError, match="gradients has nan at chain 1, draw 4, direction 2"):

@@ -9,7 +9,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc.results import quantiles
-from sgmcmc.results.quantiles import BUFFERS, Quantiles, Sketch, weighted_quantiles
+from sgmcmc.results.quantiles import BUFFERS, Quantiles, Sketch, sketch_quantiles
 
 LEVELS = np.linspace(0, 1, 201)
 SIZE = Quantiles().size
@@ -51,7 +51,7 @@ def sketch_of(draws, weights=None, size=SIZE, chunk=1000):
 def rank_errors(sketch, draws, weights=None):
     """For every number the largest distance of a quantile's exact rank from its level."""
     weights = np.ones(len(draws)) if weights is None else weights
-    found = weighted_quantiles(*sketch.items(), LEVELS)
+    found = sketch_quantiles(*sketch.items(), LEVELS)
     errors = []
     for column, values in zip(draws.T, found, strict=True):
         order = np.argsort(column, kind="stable")
@@ -114,14 +114,14 @@ def test_the_bounds_in_the_documentation():
 @pytest.mark.parametrize("n", [1, 2, 7, 1000, (BUFFERS + 1) * SIZE - 1])
 def test_few_draws_are_exact(n, dtype):
     draws = np.random.default_rng(n).standard_normal((n, 4)).astype(dtype)
-    found = weighted_quantiles(*sketch_of(draws).items(), LEVELS)
+    found = sketch_quantiles(*sketch_of(draws).items(), LEVELS)
     np.testing.assert_allclose(found, np.quantile(draws.astype(np.float64), LEVELS, axis=0).T, rtol=1e-9, atol=1e-12)
 
 
 def test_infinite_values_stay_what_they_are():
     draws = np.array([-np.inf, -np.inf, 0.0, 1.0, np.inf, np.inf])[:, None]
     np.testing.assert_array_equal(
-        weighted_quantiles(*sketch_of(draws).items(), [0.0, 0.1, 0.5, 1.0])[0], [-np.inf, -np.inf, 0.5, np.inf]
+        sketch_quantiles(*sketch_of(draws).items(), [0.0, 0.1, 0.5, 1.0])[0], [-np.inf, -np.inf, 0.5, np.inf]
     )
 
 
@@ -175,7 +175,7 @@ def test_quantiles_of_a_run_agree_with_its_draws(n_chains, stepsize):
 
     def expected(chains, weights, levels):
         """(chain, draw) to levels."""
-        return weighted_quantiles([chains.reshape(1, -1)], np.tile(weights, len(chains)), levels)[0]
+        return sketch_quantiles([chains.reshape(1, -1)], np.tile(weights, len(chains)), levels)[0]
 
     for c in range(n_chains or 1):
         mine = (lambda x, c=c: x[c]) if n_chains else (lambda x: x)

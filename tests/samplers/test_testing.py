@@ -23,7 +23,7 @@ def broken(setup, *checks, **options):
     """The contracts among `checks` that a sampler breaks, and what is said of them."""
     with pytest.raises(ContractError) as caught:
         check_sampler(setup, checks=checks, progress=False, **options)
-    return {one.name for one in caught.value.report.outcomes if one.broken}, str(caught.value)
+    return {one.name for one in caught.value.report.verdicts if one.broken}, str(caught.value)
 
 
 class Loud(Langevin):
@@ -80,7 +80,7 @@ class Saturating(Langevin):
 
 def test_dynamics_that_are_not_linear_are_not_read_off():
     report = check_sampler(setup_of(dynamics=Saturating()), checks=["target", "law"], progress=False)
-    assert [one.note for one in report.outcomes] == ["see law", ""]
+    assert [one.note for one in report.verdicts] == ["see law", ""]
 
 
 def changed(setup, change):

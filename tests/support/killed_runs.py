@@ -34,7 +34,7 @@ def chain(folder, until, pipe=None):
     with RunFolder.open(folder, PRINT) as run:
         if pipe is not None:
             os.write(pipe, b"!")
-        progress = run.progress()
+        progress = run.last_checkpoint()
         x, done = (START, 0) if progress is None else (progress.contents["x"], progress.contents["done"])
         file = run.draw_file("draws", LIKE, True)
         assert file.filled == done

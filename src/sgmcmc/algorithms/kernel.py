@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree, State, size, split, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
@@ -113,11 +114,11 @@ class Passes(Protocol):
     ...     return passes.sum(Posterior.sum_of_rows, posterior, position) / posterior.n_rows
     """
 
-    def sum(self, function: Callable[..., PyTree], *arguments: Any) -> PyTree:
+    def sum(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
         """The sum over all rows."""
         ...
 
-    def each(self, function: Callable[..., PyTree], *arguments: Any) -> PyTree:
+    def each(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
         """What `function` returns for every row, rows on the first axis, in the order of the dataset."""
         ...
 
@@ -139,6 +140,9 @@ class Estimator:
     (False, False)
     """
 
+    carries: ClassVar[type] = object
+    """The class of its state: one of another class was made by another sampler, and is refused."""
+
     centred: ClassVar[bool] = False
     """Whether its state is a `Centre`."""
 
@@ -156,6 +160,17 @@ class Estimator:
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> PyTree:
         """What a chain that starts at `position` carries: a tree of arrays."""
         return ()
+
+    def made(self, state: Any) -> bool:
+        """Whether a state may be its own."""
+        return isinstance(state, self.carries)
+
+    def measuring_noise(self) -> Self:
+        """Itself, with the `"variance"` of its gradient beside every estimate, for dynamics that learn from that."""
+        raise InputError(
+            f"the dynamics learn the gradient noise in their warmup, and {self} does not estimate it; expected warmup=0, or "
+            "gradient='minibatch' or 'control-variates'"
+        )
 
     def posterior_at(self, posterior: Posterior, state: Any) -> Posterior:
         """The posterior as a function of what moves."""

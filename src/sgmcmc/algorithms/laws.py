@@ -49,8 +49,8 @@ def representative(posterior: Directions) -> Directions:
     d = len(posterior.precision)
     if d <= MOST_DIRECTIONS:
         return posterior
-    spread = np.argsort(posterior.precision)[np.linspace(0, d - 1, MOST_DIRECTIONS - 8).astype(int)]
-    chosen = np.unique(np.concatenate([spread, np.argsort(posterior.noise / posterior.precision)[-8:]]))
+    evenly = np.argsort(posterior.precision)[np.linspace(0, d - 1, MOST_DIRECTIONS - 8).astype(int)]
+    chosen = np.unique(np.concatenate([evenly, np.argsort(posterior.noise / posterior.precision)[-8:]]))
     return Directions(posterior.precision[chosen], posterior.noise[chosen])
 
 

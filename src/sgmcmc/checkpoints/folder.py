@@ -63,13 +63,9 @@ class RunFolder(FolderPlace):
 
     @classmethod
     def open(
-        cls,
-        path: str | os.PathLike[str],
-        fingerprint: Mapping[str, str],
-        seed: Any = None,
-        params: PyTree = None,
+        cls, path: str | os.PathLike[str], fingerprint: Mapping[str, str], seed: Any = None, params: PyTree = None,
         allow_version_change: bool = False,
-    ) -> RunFolder:
+    ) -> RunFolder:  # fmt: skip
         """Begin a run in a folder, which is made if it is not there, or go on with the one in it, if it is the same.
 
         It is the same by its `fingerprint`; `allow_version_change` goes on with a run of other versions of the software, and
@@ -136,7 +132,7 @@ class RunFolder(FolderPlace):
             file.committed = file.filled
         self._n_draws = n_draws
 
-    def progress(self, *likes: PyTree) -> Checkpoint | None:
+    def last_checkpoint(self, *likes: PyTree) -> Checkpoint | None:
         return last_checkpoint(self.path, *likes, repair=True)
 
     def close(self) -> None:

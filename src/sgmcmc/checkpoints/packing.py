@@ -24,7 +24,7 @@ from sgmcmc.results.keeps import MomentValues
 from sgmcmc.results.quantiles import QuantileValues
 from sgmcmc.results.words import Decision, Decisions
 
-Record = TypeVar("Record")
+Packable = TypeVar("Packable")
 
 OURS = (State, Centre, WhitenedState, Whitening, Decision, Decisions, MomentValues, QuantileValues)
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
@@ -32,7 +32,7 @@ NUMBERS: dict[str, Any] = {"int": int, "float": float}
 RECORDS: dict[str, Any] = {record.__name__: record for record in OURS}
 
 
-def packable(record: type[Record]) -> type[Record]:
+def packable(record: type[Packable]) -> type[Packable]:
     """A class decorator: dataclasses of rooms below this one that may be packed."""
     RECORDS[record.__name__] = record
     return record

@@ -125,7 +125,7 @@ class FolderPlace(Place):
         """A file for draws like `like` (shapes and dtypes of one draw, chains first), holding those of the last checkpoint."""
         raise NotImplementedError
 
-    def progress(self, *likes: PyTree) -> Checkpoint | None:
+    def last_checkpoint(self, *likes: PyTree) -> Checkpoint | None:
         """The last checkpoint, of this process or an earlier one."""
         raise NotImplementedError
 
@@ -149,7 +149,7 @@ class Saver:
 
     def store(self, name: str, keep: Keep, state: State) -> Any:
         """A place for what a keep object hands over."""
-        return keep.store(seen_by(keep, state), self.account.looks, state.key.ndim == 2)
+        return keep.store(seen_by(keep, state), self.account.looks, state.chained)
 
     def resume(self, standing: Standing) -> Standing:
         """Where the run stood when it was last saved, or as it is."""
@@ -184,7 +184,7 @@ class FolderSaver(Saver):
         """Where an earlier process left the run; without one, the beginning, which is saved so that trouble shows at once."""
         if self.account.weigh is not None:
             self._files[WEIGHTS] = self.place.draw_file(WEIGHTS, np.zeros((), np.float32), False)
-        last = self.place.progress(self.account.params)
+        last = self.place.last_checkpoint(self.account.params)
         if last is None:
             self._commit(standing)
             return standing

@@ -11,9 +11,9 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.data.columns import ColumnChoice, check_columns, check_dtype, wanted
 from sgmcmc.data.conversion import Conversion
 from sgmcmc.data.readers import FORMATS, Options, find_raw_data
-from sgmcmc.data.writing import SHUFFLE_SEED
 from sgmcmc.rows.files import FileColumn, LoadedFolder, RowFolder, load, open_rows
 from sgmcmc.rows.files import verify as verify_rows
+from sgmcmc.rows.sources import SHUFFLE_SEED
 
 __all__ = ["FileColumn", "LoadedFolder", "RowFolder", "convert", "open", "verify"]
 

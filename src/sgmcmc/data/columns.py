@@ -22,7 +22,7 @@ KEPT = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", 
 
 
 @dataclass(frozen=True)
-class Place:
+class Origin:
     """Where a block comes from, for messages. The first row has number 1."""
 
     name: str
@@ -59,44 +59,44 @@ class Arrangement:
         shapes = {name: tuple(shape) for name, shape in record["row_shapes"].items()}
         return cls(record["columns"], dtypes, shapes, record["everything"])
 
-    def arrays(self, block: Columns, place: Place) -> dict[str, np.ndarray]:
+    def arrays(self, block: Columns, origin: Origin) -> dict[str, np.ndarray]:
         """The block's rows in the arrays' types. What cannot be put there exactly (or is not finite) is refused."""
         chosen = [column for part in self.columns.values() for column in _several(part)]
-        _check_present(chosen, block, place)
+        _check_present(chosen, block, origin)
         if self.everything and (extra := [column for column in block if column not in chosen]):
-            raise InputError(f"{place.name} has columns that were not there before: {_listed(extra)}; say which by columns=")
+            raise InputError(f"{origin.name} has columns that were not there before: {_listed(extra)}; say which by columns=")
         lengths = {column: len(block[column]) for column in chosen}
         if len(set(lengths.values())) > 1:
-            raise InputError(f"{place.name}, from row {place.first_row}: different numbers of rows, {lengths}; expected one")
-        return {name: self._array(name, block, place) for name in self.columns}
+            raise InputError(f"{origin.name}, from row {origin.first_row}: different numbers of rows, {lengths}")
+        return {name: self._array(name, block, origin) for name in self.columns}
 
-    def _array(self, name: str, block: Columns, place: Place) -> np.ndarray:
+    def _array(self, name: str, block: Columns, origin: Origin) -> np.ndarray:
         columns, dtype = self.columns[name], self.dtypes[name]
         if isinstance(columns, str):
             values, shape, before = block[columns], block[columns].shape[1:], self.row_shapes[name]
             if shape != before:
-                where = f"{place.name}, from row {place.first_row}"
+                where = f"{origin.name}, from row {origin.first_row}"
                 raise InputError(f"{where}: {columns!r} has rows of shape {shape}, before it was {before}")
-            return fitted(values, dtype, columns, name, place)
+            return fitted(values, dtype, columns, name, origin)
         rows = np.empty((len(block[columns[0]]), len(columns)), dtype)
         for number, column in enumerate(columns):
-            rows[:, number] = fitted(block[column], dtype, column, name, place)
+            rows[:, number] = fitted(block[column], dtype, column, name, origin)
         return rows
 
 
-def settle(block: Columns, chosen: ColumnChoice | None, dtype: Any, place: Place) -> Arrangement:
+def settle(block: Columns, chosen: ColumnChoice | None, dtype: Any, origin: Origin) -> Arrangement:
     """The arrangement that the first block of rows and the user's wishes make."""
     for column, values in block.items():
         if values.ndim == 0:
-            raise InputError(f"{place.name}: {column!r} is {describe(values)}; expected rows on the first axis")
-    columns, everything = _columns(block, chosen, place)
+            raise InputError(f"{origin.name}: {column!r} is {describe(values)}; expected rows on the first axis")
+    columns, everything = _columns(block, chosen, origin)
     names = list(columns)
     if len({name.lower() for name in names}) < len(names):
-        raise InputError(f"arrays {_listed(names)}: two names differ in case only, which some disks cannot tell; rename one")
+        raise InputError(f"arrays {_listed(names)}: two names differ in case only, which some disks do not see; rename one")
     shapes = {name: block[part].shape[1:] if isinstance(part, str) else (len(part),) for name, part in columns.items()}
     for name, shape in shapes.items():
         if math.prod(shape) == 0:
-            raise InputError(f"{place.name}: array {name!r} has rows of shape {shape}, which hold nothing")
+            raise InputError(f"{origin.name}: array {name!r} has rows of shape {shape}, which hold nothing")
     if isinstance(dtype, Mapping) and (unknown := [name for name in dtype if name not in columns]):
         raise InputError(f"dtype is for {_listed(unknown)}; the arrays are {_listed(names)}")
     dtypes = {name: _dtype(name, part, block, dtype) for name, part in columns.items()}
@@ -135,38 +135,38 @@ def check_dtype(dtype: Any) -> Any:
     return _kept(dtype, "dtype", ("float32", "float64"))
 
 
-def fitted(values: np.ndarray, dtype: np.dtype, column: str, name: str, place: Place) -> np.ndarray:
+def fitted(values: np.ndarray, dtype: np.dtype, column: str, name: str, origin: Origin) -> np.ndarray:
     """The values as `dtype`: floats finite, all else exact."""
     if values.dtype.kind not in "biuf":
-        raise _not_numbers(values, column, place)
+        raise _not_numbers(values, column, origin)
     with np.errstate(over="ignore", invalid="ignore"):
         result = values.astype(dtype)
     bad = ~np.isfinite(result) if dtype.kind == "f" else result != values
     if bad.any():
         row, *rest = np.argwhere(bad)[0].tolist()
-        raise _refused(values[(row, *rest)].item(), dtype, name, place.of(row, column) + (f", entry {rest}" if rest else ""))
+        raise _refused(values[(row, *rest)].item(), dtype, name, origin.of(row, column) + (f", entry {rest}" if rest else ""))
     return result
 
 
-def _columns(block: Columns, chosen: ColumnChoice | None, place: Place) -> tuple[dict[str, str | list[str]], bool]:
+def _columns(block: Columns, chosen: ColumnChoice | None, origin: Origin) -> tuple[dict[str, str | list[str]], bool]:
     if chosen is None:
         return {column: column for column in block}, True
     named = {column for part in chosen.values() if part is not ... for column in _several(part)}
-    _check_present(sorted(named), block, place)
+    _check_present(sorted(named), block, origin)
     rest = [column for column in block if column not in named]
     columns: dict[str, str | list[str]] = {}
     for name, part in chosen.items():
         columns[name] = part if isinstance(part, str) else rest if isinstance(part, EllipsisType) else list(part)
         for column in [] if isinstance(part, str) else columns[name]:
             if block[column].ndim != 1:
-                raise InputError(f"{place.name}: {column!r} is {describe(block[column])}; only columns can be put side by side")
+                raise InputError(f"{origin.name}: {column!r} is {describe(block[column])}; only columns can be put side by side")
     return columns, any(part is ... for part in chosen.values())
 
 
-def _check_present(columns: list[str], block: Columns, place: Place) -> None:
+def _check_present(columns: list[str], block: Columns, origin: Origin) -> None:
     for column in columns:
         if column not in block:
-            raise InputError(f"{place.name} has no column {column!r}; it has {_listed(list(block))}")
+            raise InputError(f"{origin.name} has no column {column!r}; it has {_listed(list(block))}")
 
 
 def _dtype(name: str, part: str | list[str], block: Columns, dtype: Any) -> np.dtype:
@@ -194,11 +194,11 @@ def _kept(wish: Any, label: str, allowed: tuple[str, ...]) -> str:
     return name
 
 
-def _not_numbers(values: np.ndarray, column: str, place: Place) -> InputError:
+def _not_numbers(values: np.ndarray, column: str, origin: Origin) -> InputError:
     row = next((number for number, value in enumerate(values) if not _is_number(value)), 0) if len(values) else 0
     arrived = describe(values[row]) if len(values) else f"of dtype {values.dtype}"
     remedies = "drop or mend the row, or leave the column out by columns=, or turn its categories into numbers first"
-    return InputError(f"{place.of(row, column)} is {arrived}; expected a number: {remedies}")
+    return InputError(f"{origin.of(row, column)} is {arrived}; expected a number: {remedies}")
 
 
 def _is_number(value: Any) -> bool:

@@ -17,14 +17,14 @@ from sgmcmc.core.errors import InputError, SgmcmcError, shortened
 from sgmcmc.core.files import DamagedFileError, alone, checked_json, draft_of, lock_of, sync_folder, write_json
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Rows
-from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Place, settle
+from sgmcmc.data.columns import Arrangement, ColumnChoice, Columns, Origin, settle
 from sgmcmc.data.readers import Options, RawData, file_table, most_features
-from sgmcmc.data.writing import Collected, GrowingFile, Spill, check_space, row_files, write_failure
+from sgmcmc.data.writing import Collected, GrowingFile, Spill, check_space, disk_failure, row_files
 from sgmcmc.rows.files import HEADER, PROGRESS, ArrayEntry, Header, write_header
 
 SPILL = "shuffling.tmp"
 
-Found: TypeAlias = tuple[Columns, Place, tuple[int, ...]]
+Found: TypeAlias = tuple[Columns, Origin, tuple[int, ...]]
 """A block, where it comes from, and the lengths of the tables that were read to the end before it."""
 
 
@@ -75,7 +75,7 @@ class Conversion:
                 self.folder.rmdir()
             raise
         except OSError as error:
-            raise write_failure(self.folder, error) from error
+            raise disk_failure(self.folder, error) from error
 
     def _is_finished(self) -> bool:
         """Whether all is done and nobody is at it, seen without a lock: the folder may be one that can only be read."""
@@ -99,7 +99,7 @@ class Conversion:
         if ours and not overwrite:
             state = "holds the data" if finished else "has an unfinished conversion"
             remedy = "choose another folder, or say overwrite=True to replace what is there"
-            raise InputError(f"{self.folder} {state} of another call: {differences(found, self.call)}; {remedy}")
+            raise InputError(f"{self.folder} {state} of another call: {how_it_differs(found, self.call)}; {remedy}")
         clear(self.folder)
         return self._noted(Bookmark(self.call))
 
@@ -144,7 +144,7 @@ class Conversion:
                 row, before = skip, 0
                 try:
                     for columns, read in table.read(skip):
-                        yield columns, Place(table.name, row + 1), lengths
+                        yield columns, Origin(table.name, row + 1), lengths
                         row += len(next(iter(columns.values())))
                         bar.update(read - before)
                         before = read
@@ -163,8 +163,8 @@ class Conversion:
                 files = stack.enter_context(row_files(self.folder, arrangement, mark.rows))
             else:
                 files = {SPILL: stack.enter_context(GrowingFile(spill.path, spill.end(mark.rows)))}
-            for columns, place, tables in found:
-                for rows in collected.add(arrangement.arrays(columns, place)):
+            for columns, origin, tables in found:
+                for rows in collected.add(arrangement.arrays(columns, origin)):
                     self._keep(rows, files, spill, mark.rows)
                     mark = self._noted(replace(mark, rows=mark.rows + mark.run_rows, tables=tables))
             self._keep(collected.rest(), files, spill, mark.rows)
@@ -250,7 +250,7 @@ def total(counts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(count or 0 for count in known)
 
 
-def differences(found: Bookmark | None, call: dict[str, Any]) -> str:
+def how_it_differs(found: Bookmark | None, call: dict[str, Any]) -> str:
     """What another call asked for, and what this one does."""
     if found is None:
         return "its record is missing or damaged"

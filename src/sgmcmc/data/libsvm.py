@@ -27,8 +27,8 @@ def read_rows(stream: IO[bytes], n_features: int, block_bytes: int, name: str) -
     for text in line_blocks(stream):
         labels, counts, index, values = parse(text, name, seen + 1)
         if len(index) and index.max() > n_features:
-            rows = f"rows {seen + 1} to {seen + len(labels)}"
-            raise InputError(f"{name} has a feature {index.max()} in {rows}; n_features is {n_features}")
+            where = f"rows {seen + 1} to {seen + len(labels)}"
+            raise InputError(f"{name} has a feature {index.max()} in {where}; n_features is {n_features}")
         rows = np.repeat(np.arange(len(labels)), counts)
         ends = np.cumsum(counts)
         for start in range(0, len(labels), largest):

@@ -22,9 +22,8 @@ import numpy as np
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.trees import Rows
 from sgmcmc.data.columns import Arrangement
-from sgmcmc.rows.files import row_file, size
+from sgmcmc.rows.files import in_words, row_file
 
-SHUFFLE_SEED = 20180512
 KEY = np.dtype("<u8")
 STREAM_END = 2**64
 
@@ -106,12 +105,12 @@ def check_space(folder: Path, needed: int) -> None:
     """Refuse to begin what the disk has no room for."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        needs = f"the conversion needs {size(needed)} more (rows are written twice to be shuffled)"
-        remedy = "make room and run the same call again, or choose another folder"
-        raise SgmcmcError(f"the disk of {folder} has {size(free)} free, {needs}: {size(needed - free)} are missing; {remedy}")
+        needs = f"the conversion needs {in_words(needed)} more (rows are written twice to be shuffled)"
+        missing, remedy = in_words(needed - free), "make room and run the same call again, or choose another folder"
+        raise SgmcmcError(f"the disk of {folder} has {in_words(free)} free, {needs}: {missing} are missing; {remedy}")
 
 
-def write_failure(folder: Path, error: OSError) -> SgmcmcError:
+def disk_failure(folder: Path, error: OSError) -> SgmcmcError:
     """What went wrong in writing, and what now."""
     again = "run the same call again: it goes on where it stopped"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -189,7 +188,8 @@ class Spill:
 
     def _gathered(self, slices: list[Slice], dtype: np.dtype, shape: tuple[int, ...], before: int) -> np.ndarray:
         """One array's rows of the slices. In a run, `before` bytes of each row are in the arrays that come first."""
-        out, width, done = np.empty((sum(stop - start for _, _, start, stop in slices), *shape), dtype), math.prod(shape), 0
+        out = np.empty((sum(stop - start for _, _, start, stop in slices), *shape), dtype)
+        width, done = math.prod(shape), 0
         for offset, rows, start, stop in slices:
             at = offset + rows * before + start * width * dtype.itemsize
             own = np.fromfile(self.path, dtype, (stop - start) * width, offset=at)

@@ -27,7 +27,7 @@ class Schedule:
 
     def at(self, t: Any, position: PyTree) -> PyTree:
         """The step sizes of iteration `t` (the first is 1), a tree like `position`."""
-        return self.constant if self.function is None else spread(self.function(t), position)
+        return self.constant if self.function is None else broadcast(self.function(t), position)
 
     def weight(self, t: Any, position: PyTree) -> jax.Array:
         """What the draw of iteration `t` counts for in an average: its step size, averaged over the parameters."""
@@ -64,7 +64,7 @@ def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Sc
         return Schedule(per_parameter(stepsize, position, name))
     try:
         first = stepsize(1)
-        jax.eval_shape(lambda t: spread(stepsize(t), position, name), jnp.int32(1))
+        jax.eval_shape(lambda t: broadcast(stepsize(t), position, name), jnp.int32(1))
     except InputError:
         raise
     except Exception as error:
@@ -77,7 +77,7 @@ def step_schedule(stepsize: Any, position: PyTree, name: str = "stepsize") -> Sc
 
 def per_parameter(value: Any, position: PyTree, name: str, below: float = np.inf) -> PyTree:
     """One positive number less than `below` for each leaf of `position`, from one number or a (prefix of a) tree of numbers."""
-    tree = spread(value, position, name)
+    tree = broadcast(value, position, name)
     for number, leaf in enumerate(jax.tree.leaves(tree)):
         array = np.asarray(leaf)
         if not ((array > 0) & (array < below)).all():
@@ -87,7 +87,7 @@ def per_parameter(value: Any, position: PyTree, name: str, below: float = np.inf
     return tree
 
 
-def spread(value: Any, position: PyTree, name: str = "stepsize") -> PyTree:
+def broadcast(value: Any, position: PyTree, name: str = "stepsize") -> PyTree:
     """Copy a number, or a prefix of the tree, to every leaf it covers."""
     _compare_names(value, position, name)
     try:

@@ -126,12 +126,6 @@ class Inflation:
     joint: bool
 
 
-def gradient_covariance(positions: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """M = -mean (z - z̄) gᵀ over chains and draws, of shape (d, d): I if the chain samples the target, S·A on a Gaussian."""
-    z, g = centred_pairs(positions, gradients)
-    return -np.tensordot(z, g, axes=((0, 1), (0, 1))) / _count(z)
-
-
 def direction_inflation(positions: np.ndarray, gradients: np.ndarray) -> Inflation:
     """R_i = M_ii. It is the ratio of variances where directions are uncorrelated, as after whitening, and not elsewhere.
 
@@ -222,8 +216,8 @@ def _invertible(z: np.ndarray, g: np.ndarray) -> bool:
     S, M = _covariances(_moments(z, g))
     if np.linalg.cond(M, 1) > SINGULAR:
         return False
-    spread = np.tensordot(g, g, axes=((0, 1), (0, 1)))
-    return bool((np.linalg.solve(M, np.linalg.solve(M, S).T) * spread).sum() <= CROWDED * _count(z) ** 2)
+    products = np.tensordot(g, g, axes=((0, 1), (0, 1)))
+    return bool((np.linalg.solve(M, np.linalg.solve(M, S).T) * products).sum() <= CROWDED * _count(z) ** 2)
 
 
 def _joint(z: np.ndarray, g: np.ndarray, L: np.ndarray) -> Inflation:

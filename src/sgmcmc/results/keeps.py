@@ -27,7 +27,12 @@ MOST_PAIRED = 2000
 
 @runtime_checkable
 class Keep(Protocol):
-    """What `keep=` takes. `chained` says whether arrays have the chains on their first axis."""
+    """What `keep=` takes. `chained` says whether arrays have the chains on their first axis.
+
+    >>> import sgmcmc
+    >>> isinstance(sgmcmc.Moments(), sgmcmc.Keep)
+    True
+    """
 
     def begin(self) -> PyTree:
         """What is carried before the first iteration."""

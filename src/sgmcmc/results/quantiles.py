@@ -129,7 +129,7 @@ def collapsed(values: np.ndarray, weights: np.ndarray, size: int) -> np.ndarray:
     return np.repeat(values.ravel(), times.ravel()).reshape(len(values), size)
 
 
-def weighted_quantiles(parts: list[np.ndarray], weights: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+def sketch_quantiles(parts: list[np.ndarray], weights: np.ndarray, levels: Sequence[float]) -> np.ndarray:
     """Quantiles (row, level) of arrays side by side, between the middles of the values' weights: NumPy's if all weigh alike."""
     found = []
     for block in _in_blocks(parts):
@@ -190,8 +190,8 @@ class SketchStore:
         held, weights = self.sketch.items()
         n = sum(self._sizes)
         chains = [[values[c * n : (c + 1) * n] for values in held] for c in range(self._chains)]
-        each = np.stack([weighted_quantiles(parts, weights, levels) for parts in chains])
-        pooled = weighted_quantiles([part for parts in chains for part in parts], np.tile(weights, self._chains), levels)
+        each = np.stack([sketch_quantiles(parts, weights, levels) for parts in chains])
+        pooled = sketch_quantiles([part for parts in chains for part in parts], np.tile(weights, self._chains), levels)
         return QuantileValues(levels, self._tree(each, self._front), self._tree(pooled[None], ()), self.sketch.rank_error, weight)
 
     def _tree(self, values: np.ndarray, front: tuple[int, ...]) -> PyTree:

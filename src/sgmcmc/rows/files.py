@@ -110,7 +110,7 @@ def write_header(folder: Path, header: Header) -> None:
     write_json(folder / HEADER, header.record())
 
 
-def size(n_bytes: int) -> str:
+def in_words(n_bytes: int) -> str:
     """Bytes for people."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n_bytes >= scale:
@@ -245,7 +245,23 @@ class FileColumn:
         return SgmcmcError(f"{self.path}: {what}; check the disk, or convert the data again with overwrite=True")
 
 
-class AnyFolder(Mapping[str, Column]):
+class NamedColumns(Mapping[str, Column]):
+    """Columns by name. One is like another only if it is the same: nobody means to compare all their rows."""
+
+    columns: dict[str, Column]
+    __eq__, __hash__ = object.__eq__, object.__hash__  # pyright: ignore[reportAssignmentType]: None in Mapping
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+
+class AnyFolder(NamedColumns[Column]):
     """What a folder of rows is, whether its arrays are read from files or held in memory.
 
     Attributes:
@@ -258,26 +274,11 @@ class AnyFolder(Mapping[str, Column]):
     """
 
     def __init__(self, path: Path, header: Header, columns: dict[str, Column]) -> None:
-        self.path, self.header, self._columns = path, header, columns
+        self.path, self.header, self.columns = path, header, columns
         self.n_rows = header.n_rows
         self.nbytes = sum(entry.n_bytes for entry in header.arrays.values())
         self.shuffled = header.shuffle_seed is not None
         self.checksum = checksum_of(header.record())
-
-    def __getitem__(self, name: str) -> Column:
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def __repr__(self) -> str:
         arrays = [
@@ -285,7 +286,7 @@ class AnyFolder(Mapping[str, Column]):
             for name, entry in self.header.arrays.items()
         ]
         order = "shuffled" if self.shuffled else "in their original order"
-        return "\n".join([f"{type(self).__name__} {self.path}: {self.n_rows:,} rows, {size(self.nbytes)}, {order}", *arrays])
+        return "\n".join([f"{type(self).__name__} {self.path}: {self.n_rows:,} rows, {in_words(self.nbytes)}, {order}", *arrays])
 
 
 class RowFolder(AnyFolder[FileColumn]):

@@ -11,7 +11,7 @@ that all run the same program.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ import numpy as np
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
 from sgmcmc.rows.gathering import filled_up, gather, gather_all, lend, take_first_distinct
-from sgmcmc.rows.table import Stratum, Table, as_table, whole
+from sgmcmc.rows.table import WINDOW, Stratum, Table, as_table, whole
 
 SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
@@ -73,6 +73,10 @@ class Source:
         """
         return drawn
 
+    def shares(self, drawn: PyTree) -> "Iterable[tuple[Source, PyTree]]":
+        """Who prepares what of it: one for every stratum of this process."""
+        return [(self, drawn)]
+
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         """The minibatch of one entry of the plan, traced."""
         rows, *weight, index = entry
@@ -82,8 +86,16 @@ class Source:
         return jnp.asarray(self.n_rows / self.batch_size, jnp.result_type(float))
 
 
+class OnDevice(Source):
+    """Sources that work on a copy of the data on the device."""
+
+    @cached_property
+    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
+        return jax.device_put(whole(self.table))
+
+
 @dataclass(frozen=True)
-class AllRows(Source):
+class AllRows(OnDevice):
     """n = N: every minibatch is the whole dataset."""
 
     kind = "all"
@@ -91,10 +103,6 @@ class AllRows(Source):
     @property
     def bytes_per_batch(self) -> int:
         return 0
-
-    @cached_property
-    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
-        return jax.device_put(whole(self.table))
 
     def draw(self, keys: jax.Array) -> PyTree:
         return ()
@@ -121,18 +129,14 @@ class HostRows(Source):
 
 
 @dataclass(frozen=True)
-class DeviceRows(Source):
-    """Random rows gathered on the device from a copy of the data that lives there: for accelerators."""
+class DeviceRows(OnDevice):
+    """Random rows gathered on the device: for accelerators."""
 
     kind = "random"
 
     @property
     def bytes_per_batch(self) -> int:
         return 4 * self.batch_size
-
-    @cached_property
-    def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
-        return jax.device_put(whole(self.table))
 
     def draw(self, keys: jax.Array) -> PyTree:
         return distinct_rows(keys, self.n_rows, self.batch_size)
@@ -270,21 +274,26 @@ class StratumRows(Source):
         return tuple(part.draw(_of_stratum(keys, number)) for number, part in self.parts.items())
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
-        return tuple(part.prepare(one, count) for part, one in zip(self.parts.values(), drawn, strict=True))
+        return tuple(part.prepare(one, count) for part, one in self.shares(drawn))
+
+    def shares(self, drawn: PyTree) -> Iterable[tuple[Source, PyTree]]:
+        return zip(self.parts.values(), drawn, strict=True)
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
         return replace(self.inner.take((), entry), weight=data[0])
 
 
 def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source:
-    """The source for a table's rows on this backend."""
+    """The source for a table's rows on this backend; of rows in strata, for those of this process."""
     table = as_table(arrays)
+    if isinstance(table, Stratum) and table.in_strata:
+        return make_stratum_source(table, batch_size, rows)
     if batch_size == table.n_rows:
         if table.large:
             found = f"all {table.n_rows:,} rows, {table.nbytes / 2**30:.1f} GB that do not fit into memory"
             raise InputError(f"minibatch_size is {found}; expected a count such as minibatch_size=1000")
         return AllRows(arrays, batch_size)
-    if rows == "window":
+    if rows == WINDOW:
         return WindowRows(arrays, batch_size) if table.in_memory else ReadWindows(arrays, batch_size)
     on_host = jax.default_backend() == "cpu" or not table.in_memory
     return HostRows(arrays, batch_size) if on_host else DeviceRows(arrays, batch_size)
@@ -298,7 +307,7 @@ def make_stratum_source(arrays: Stratum, batch_size: int, rows: str) -> StratumR
         most = arrays.smallest * arrays.count
         raise InputError(f"minibatch_size is {found}; expected at most {most}, or rows spread more evenly")
     windows = HostWindows if arrays.in_memory else ReadWindows
-    version = windows if rows == "window" else HostRows
+    version = windows if rows == WINDOW else HostRows
     parts: dict[int, Source] = {number: version(part, each) for number, part in arrays.parts().items()}
     return StratumRows(arrays, each * arrays.count, parts)
 
@@ -336,8 +345,8 @@ def stream_length(n_rows: int, batch_size: int) -> int:
     """Draws after which n distinct rows have come up, but for a chance of about 1e-15 (then the stream is drawn again)."""
     share = batch_size / n_rows
     mean = -n_rows * math.log1p(-share)
-    spread = math.sqrt(n_rows * max(0.0, share / (1 - share) + math.log1p(-share)))
-    return math.ceil(mean + 8 * spread) + 8
+    deviation = math.sqrt(n_rows * max(0.0, share / (1 - share) + math.log1p(-share)))
+    return math.ceil(mean + 8 * deviation) + 8
 
 
 def rows_of(tree: PyTree, index: jax.Array) -> PyTree:

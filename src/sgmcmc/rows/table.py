@@ -10,7 +10,7 @@ import itertools
 import math
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +21,18 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Dataset
-from sgmcmc.rows.files import AnyFolder, FileColumn, open_rows
+from sgmcmc.rows.files import AnyFolder, FileColumn, NamedColumns, open_rows
 from sgmcmc.rows.gathering import take_rows
 
 LARGE_SHARE = 1 / 4
 """Data on disk of more than this part of the machine's memory are read in order: the system cannot be trusted to hold them."""
 
+RANDOM, WINDOW, IMPORTANCE = DRAWN = ("random", "window", "importance")
+"""Short names for how rows are drawn."""
+
 
 @dataclass(frozen=True, eq=False)
-class Table(Mapping[str, Any]):
+class Table(NamedColumns[Any]):
     """Columns by name, with rows on their first axis.
 
     Attributes:
@@ -44,17 +47,8 @@ class Table(Mapping[str, Any]):
     checksum: str | None = None
     checked: bool = False
 
-    spread: ClassVar[bool] = False
+    in_strata: ClassVar[bool] = False
     """Whether the rows are in more than one stratum."""
-
-    def __getitem__(self, name: str) -> Any:
-        return self.columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
-
-    def __len__(self) -> int:
-        return len(self.columns)
 
     @cached_property
     def n_rows(self) -> int:
@@ -89,13 +83,13 @@ class Table(Mapping[str, Any]):
 
     def part(self, start: int, stop: int) -> Table:
         """Some adjacent rows, without reading them."""
-        columns = {
-            name: column[start:stop]
-            if isinstance(column, np.ndarray)
-            else replace(column, start=column.start + start, stop=column.start + stop)
-            for name, column in self.columns.items()
-        }
-        return Table(columns, self.shuffled, None, self.checked)
+
+        def cut(column: Any) -> Any:
+            if isinstance(column, np.ndarray):
+                return column[start:stop]
+            return replace(column, start=column.start + start, stop=column.start + stop)
+
+        return Table({name: cut(column) for name, column in self.items()}, self.shuffled, None, self.checked)
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Some adjacent rows, read."""
@@ -123,7 +117,7 @@ class Stratum(Table):
         return len(self.row_counts) * self.devices
 
     @property
-    def spread(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]: as the strata say
+    def in_strata(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]: as the strata say
         return self.count > 1
 
     @property
@@ -335,7 +329,7 @@ def usual_rows(table: Table) -> str:
     Windows need shuffled rows to be as good, so those of a memory map are drawn at random whatever its size.
     """
     slow = not table.seekable or (table.large and table.shuffled)
-    return "window" if slow else "random"
+    return WINDOW if slow else RANDOM
 
 
 def whole(table: Table) -> dict[str, np.ndarray]:

@@ -62,7 +62,7 @@ def share(dataset: Dataset, *, devices: int = 1) -> Stratum:
         devices: parts into which each process's rows are cut, one for each of its devices.
 
     >>> import numpy as np, sgmcmc
-    >>> sgmcmc.run.hosts.share({"x": np.zeros(100)})["x"].shape  # the only process of its job
+    >>> sgmcmc.hosts.share({"x": np.zeros(100)})["x"].shape  # the only process of its job
     (100,)
     """
 
@@ -84,7 +84,7 @@ def stratum(rows: Dataset, *, devices: int = 1) -> Stratum:
 
     >>> import numpy as np, sgmcmc
     >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> mine = sgmcmc.run.hosts.stratum({"x": np.ones(1000)})
+    >>> mine = sgmcmc.hosts.stratum({"x": np.ones(1000)})
     >>> out = sgmcmc.sgldcv(log_lik, mine, {"mu": 0.0}, 1e-4, minibatch_size=100, n_iters=100, seed=1)
     >>> out.settings["n_rows"]
     1000

@@ -122,7 +122,7 @@ class Problem:
             position = transform.to_position(start)
             shapes = jax.eval_shape(transform.to_params, position)
             check_log_prior(log_prior, start)
-            per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.spread else None
+            per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.in_strata else None
             posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
             check_log_lik(jax.jit(posterior.sum_of_rows), position, table)
             return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)

@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.gradients.control_variate import Centre
-from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, centre_of
-from sgmcmc.algorithms.kernel import Estimator, Kernel, Motion, normals
+from sgmcmc.algorithms.gradients.whitened import centre_of
+from sgmcmc.algorithms.kernel import Kernel, Motion, normals
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing, check_keeps
@@ -294,7 +293,7 @@ class Sampler:
         position = self.begin.position
         d = tree_map(jnp.zeros_like, position)
         carried = set(self.kernel.dynamics.start(position, d, d))
-        same = set(state.auxiliary) == carried and _carried_by(self.kernel.estimator, state.estimator)
+        same = set(state.auxiliary) == carried and self.kernel.estimator.made(state.estimator)
         if not same or jax.tree.structure(state.position) != jax.tree.structure(position):
             raise InputError(f"state was made by another sampler than this {self.name}; make one with init, move it with replace")
 
@@ -390,18 +389,6 @@ def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> Divergen
     kept = "The draws so far are in the error's .result, the last finite state in .result.final_state"
     message = f"{found}; the last finite value was {describe(last.tolist())}. {repair}. {kept}"
     return DivergenceError(message, parameter=culprit.parameter, step=step, chain=culprit.chain, result=result)
-
-
-def _carried_by(estimator: Estimator, state: Any) -> bool:
-    """Whether such an estimator may have made such a state."""
-    if isinstance(estimator, Whitened) and isinstance(state, WhitenedState):
-        return _carried_by(estimator.inner, state.inner)
-    if isinstance(estimator, Whitened) or isinstance(state, WhitenedState):
-        return False
-    if estimator.centred or isinstance(state, Centre):
-        return estimator.centred and isinstance(state, Centre)
-    something = bool(jax.tree.leaves(state))
-    return not something if type(estimator).init is Estimator.init else something or not estimator.per_chain
 
 
 def open_place(

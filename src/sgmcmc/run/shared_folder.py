@@ -73,9 +73,9 @@ class SharedFolder(FolderPlace):
         self._followers[name] = Follower(draws_path(self.path, name), like, chained)
         return self._followers[name]
 
-    def progress(self, *likes: PyTree) -> Checkpoint | None:
+    def last_checkpoint(self, *likes: PyTree) -> Checkpoint | None:
         """The last checkpoint, on all processes."""
-        last = None if self._folder is None else self._folder.progress(*likes)
+        last = None if self._folder is None else self._folder.last_checkpoint(*likes)
         told = b"" if last is None else _to_bytes({"contents": last.contents, "n_draws": last.n_draws}, likes)
         told = from_first(told, "the last checkpoint")
         if not told:

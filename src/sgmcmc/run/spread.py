@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from sgmcmc.core.trees import PyTree, State, tree_map
-from sgmcmc.rows.sources import STRATA, Source, StratumRows
+from sgmcmc.rows.sources import STRATA, Source
 
 CHAINS = "chains"
 """The mesh axis along which chains lie. Nothing is ever communicated along it."""
@@ -67,10 +67,9 @@ class Spread:
 
     def gather(self, source: Source, drawn: PyTree, count: int) -> list[PyTree]:
         """The plan of every device of this process, each gathered on the host by a thread of its own."""
-        strata = zip(source.parts.values(), drawn, strict=True) if isinstance(source, StratumRows) else [(source, drawn)]
         tasks = [
             (part, _chains_of(numbers, place, len(row)))
-            for (part, numbers), row in zip(strata, self.mesh.local_mesh.devices, strict=True)
+            for (part, numbers), row in zip(source.shares(drawn), self.mesh.local_mesh.devices, strict=True)
             for place in range(len(row))
         ]
         with ThreadPoolExecutor(len(tasks)) as pool:
@@ -92,11 +91,11 @@ class Spread:
 
     def plan_spec(self, source: Source, chained: bool) -> P:
         """A plan's first axis is the iteration: strata lie along it one after the other, as if each had iterations of its own."""
-        strata = STRATA if isinstance(source, StratumRows) else None
+        strata = STRATA if source.strata else None
         return P(strata, CHAINS) if chained and self.devices > 1 else P(strata)
 
     def data_spec(self, source: Source) -> P:
-        return P(STRATA) if isinstance(source, StratumRows) else P()
+        return P(STRATA) if source.strata else P()
 
 
 @lru_cache(maxsize=16)

@@ -29,17 +29,15 @@ from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, chec
 from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size
 from sgmcmc.problem.schedules import Schedule, step_schedule
-from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
-from sgmcmc.rows.sources import Source, make_source, make_stratum_source
-from sgmcmc.rows.table import Stratum, Table, physical_memory, usual_rows
+from sgmcmc.rows.sources import make_source
+from sgmcmc.rows.table import DRAWN, IMPORTANCE, WINDOW, Table, physical_memory, usual_rows
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
-from sgmcmc.tune.mode import LARGEST_DENSE
-from sgmcmc.tune.preparation import AtMode, PaperSearch, Wishes, own_whitening
+from sgmcmc.tune.preparation import AtMode, PaperSearch, Precondition, Wishes
 
 
 class SetupOptions(TypedDict, total=False):
@@ -106,11 +104,10 @@ DYNAMICS: dict[str, Callable[[], Dynamics]] = {
 }
 GRADIENTS: dict[str, Callable[[], Estimator]] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA}
 STARTS: dict[str, Callable[[PyTree], Start]] = {"params": FromParams, "mode": AtMode}
+"""Short names, and what they stand for. Those of `rows` are in `rows.table`, those of `precondition` in `tune.preparation`."""
+
 LARGE_PROPORTION = 100_000
 """Rows per minibatch above which a proportion is more likely an oversight than a choice."""
-
-ROWS = (None, "random", "window", "importance")
-"""Short names, and what they stand for."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +163,9 @@ def sampler_setup(
             `"nose-hoover"`, `"baoa"`.
         gradient: an object of `sgmcmc.algorithms`, such as `SAGA()`, or a short name: `"minibatch"`, `"control-variates"`,
             `"saga"`.
-        start: `"params"`, `"mode"`, or a function from the unconstrained values to an object with `position` and `find`. Left
-            out: the mode for control variates, else `params`.
+        start: `"params"`, `"mode"`, or a function from the unconstrained values to an object with such a `position` and
+            `find(kernel, source, root, progress)`, which returns a position and what the estimator carries there. Left out: the
+            mode for control variates, else `params`.
         name: what results and messages call it.
         **options: see `SetupOptions`.
 
@@ -181,9 +179,10 @@ def sampler_setup(
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - data["x"].mean()) < 0.01)
     ((2, 2000), True)
     """
+    _check_options(options, "sampler_setup")
     moves = _resolved("dynamics", dynamics, DYNAMICS, Dynamics)
     estimates = _resolved("gradient", gradient, GRADIENTS, Estimator)
-    begins = None if start is None else STARTS[check_choice("start", start, (*STARTS,))] if isinstance(start, str) else start
+    begins = start if start is None or callable(start) else STARTS[check_choice("start", start, (*STARTS,))]
     composition = Composition(name, moves, estimates, begins, {"dynamics": moves, "gradient": estimates})
     return Setup.of(composition, log_lik, dataset, params, stepsize, options).build(Nowhere())
 
@@ -193,10 +192,8 @@ def _resolved(what: str, value: Any, named: Mapping[str, Callable[[], Any]], kin
     if isinstance(value, str):
         return named[check_choice(what, value, (*named,))]()
     if not isinstance(value, kind):
-        raise InputError(
-            f"{what} is {describe(value)}; expected one of {', '.join(map(repr, named))}, or an object that is a "
-            f"sgmcmc.algorithms.{kind.__name__}"
-        )
+        expected = f"one of {', '.join(map(repr, named))}, or an object that is a sgmcmc.algorithms.{kind.__name__}"
+        raise InputError(f"{what} is {describe(value)}; expected {expected}")
     return value
 
 
@@ -204,8 +201,9 @@ def _resolved(what: str, value: Any, named: Mapping[str, Callable[[], Any]], kin
 class Setup:
     """A composition for a problem: everything that can be refused was, and nothing is computed yet.
 
-    `moving` is a tree like what moves, for which `dynamics` have their constants; `own` the user's whitening, if any. Rows per
-    gradient (`batch_size`) and step sizes (`schedule`) are None where they are to be chosen.
+    `options` are as the user gave them; `rows` is how rows are drawn; `moving`, a tree like what moves (one vector where they are
+    mixed), for which `dynamics` have their constants. Rows per gradient (`batch_size`) and step sizes (`schedule`) are None
+    where they are to be chosen. `decisions` are those made so far.
     """
 
     problem: Problem
@@ -213,7 +211,7 @@ class Setup:
     options: SetupOptions
     rows: str
     batch_size: int | None
-    own: Whitening | None
+    precondition: Precondition
     moving: PyTree
     dynamics: Dynamics
     schedule: Schedule | None
@@ -225,24 +223,20 @@ class Setup:
         cls, composition: Composition, log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, options: SetupOptions
     ) -> Setup:
         """Check everything."""
-        if "checkpoint" in options:
-            raise InputError(
-                f"{composition.name}_setup got checkpoint; it belongs to the run: "
-                f"sampler.run(state, checkpoint={options['checkpoint']!r})"
-            )
-        refuse_unknown(options, SetupOptions, f"{composition.name}_setup")
-        progress, given = check_progress(options.get("progress", True)), (options.get("log_prior"), options.get("constraints"))
-        problem = Problem.of(log_lik, dataset, params, *given, progress=progress)
+        model = (log_lik, dataset, params, options.get("log_prior"), options.get("constraints"))
+        problem = Problem.of(*model, progress=options.get("progress", True))
         rows, decisions = _rows(options.get("rows"), problem.table, composition)
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
-        precondition = options.get("precondition")
-        own = None if precondition is None else own_whitening(precondition, problem.position)
-        composition, moving = _with_variance(composition, batch_size), _moving(problem.position, precondition, own)
-        _check_stepsize(stepsize, moving is not problem.position)
-        dynamics = composition.dynamics.fitted(moving)
-        schedule = None if isinstance(stepsize, str) else step_schedule(stepsize, moving)
-        parts = (rows, batch_size, own, moving, dynamics, schedule, decisions)
-        setup = cls(problem, composition, options, *parts, stepsize=stepsize)
+        given, position = options.get("precondition"), problem.position
+        precondition = Precondition() if given is None else Precondition.of(given, position)
+        composition = _with_variance(composition, batch_size)
+        _check_stepsize(stepsize, precondition.dense)
+        moving = jnp.zeros(size(position)) if precondition.dense else position
+        setup = cls(
+            problem, composition, options, rows, batch_size, precondition, moving, composition.dynamics.fitted(moving),
+            schedule=None if isinstance(stepsize, str) else step_schedule(stepsize, moving),
+            decisions=decisions, stepsize=stepsize,
+        )  # fmt: skip
         setup._check()
         return setup
 
@@ -255,22 +249,14 @@ class Setup:
     @property
     def asks_for_survey(self) -> bool:
         """Whether more is asked for than the sampler's own arguments."""
-        return self.options.get("precondition") is not None or self.rows == "importance" or isinstance(self.stepsize, str)
-
-    @property
-    def varies(self) -> bool:
-        """Whether the step size changes."""
-        return self.schedule is not None and self.schedule.function is not None
+        return self.precondition.name is not None or self.rows == IMPORTANCE or self.schedule is None
 
     def identity(self) -> dict[str, str]:
         """What the draws depend on."""
         kinds = ("minibatch_size", "rows", "constraints", "precondition")
         own = {"stepsize": self.stepsize, **self.composition.told, **self.composition.search}
-        asked = {
-            "sampler": self.composition.name,
-            "params": self.problem.params,
-            **{kind: self.options.get(kind) for kind in kinds},
-        }
+        asked = {"sampler": self.composition.name, "params": self.problem.params}
+        asked |= {kind: self.options.get(kind) for kind in kinds}
         return self.problem.identity(asked | {name: of_value(value, jnp.int32(1)) for name, value in own.items()})
 
     def build(self, place: Place) -> Sampler:
@@ -280,17 +266,14 @@ class Setup:
         if not setup.asks_for_survey:
             assert self.schedule is not None
             return setup._sampler(self.start, self.schedule, self.composition.gradient, self.dynamics, None)
-        precondition, importance = self.options.get("precondition"), setup.rows == "importance"
-        wishes = Wishes(precondition, self.own, importance, self.schedule is None, self.composition.gradient.centred)
-        preparation = wishes.prepare(self.problem, place, progress)
         gradient, dynamics, schedule = self.composition.gradient, self.dynamics, self.schedule
+        wishes = Wishes(self.precondition, setup.rows == IMPORTANCE, schedule is None, gradient.centred)
+        preparation = wishes.prepare(self.problem, place, progress)
         if schedule is None:
             choose = partial(preparation.choose, self.composition.dynamics, self.batch_size)
             eps, batch_size, told = place.stage("choice", choose)
-            setup, schedule = (
-                replace(setup, batch_size=batch_size, decisions=self.decisions + told),
-                step_schedule(eps, self.moving),
-            )
+            setup = replace(setup, batch_size=batch_size, decisions=self.decisions + told)
+            schedule = step_schedule(eps, self.moving)
         if preparation.whitening is not None:
             gradient = Whitened(gradient)
             dynamics = dynamics.on_unit_ball() if preparation.whitening.dense else dynamics
@@ -301,23 +284,25 @@ class Setup:
     ) -> Sampler:
         problem, composition = self.problem, self.composition
         assert self.batch_size is not None
-        source = _source(problem.table, self.batch_size, self.rows, choice)
+        source = make_source(problem.table, self.batch_size, self.rows) if choice is None else choice.source(self.batch_size)
         settings = {"stepsize": schedule.describe(), "minibatch_size": source.batch_size, "n_rows": problem.posterior.n_rows}
         settings["rows"] = self.rows
-        if (precondition := self.options.get("precondition")) is not None:
-            settings["precondition"] = precondition if isinstance(precondition, str) else "given"
+        if self.precondition.name is not None:
+            settings["precondition"] = self.precondition.name
         settings |= composition.told
         if composition.search:
-            settings["centre"] = str(start) if isinstance(start, PaperSearch) else "automatic"
+            settings["centre"] = "automatic" if composition.start is None else str(start)
         kernel = Kernel(problem.posterior, gradient, dynamics, schedule)
-        given = (problem.position, start, settings, self.decisions, self.identity)
-        return Sampler(composition.name, kernel, source, *given)
+        return Sampler(
+            composition.name, kernel, source, like=problem.position, begin=start, settings=settings, decisions=self.decisions,
+            identity=self.identity,
+        )  # fmt: skip
 
     def _check(self) -> None:
         """What only shows when the parts are seen together."""
         gradient, table = self.composition.gradient, self.problem.table
-        if table.spread:
-            _refuse_over_strata(self.rows, self.stepsize, gradient)
+        if table.in_strata:
+            _refuse_over_strata(self.rows, self.schedule is None, gradient)
         if self.composition.start is not None and self.asks_for_survey:
             raise InputError(
                 "opt_stepsize or start came with precondition, rows='importance' or stepsize='auto', for which the centre is "
@@ -326,42 +311,31 @@ class Setup:
         _ = self.start
 
 
-def _moving(position: PyTree, precondition: Any, own: Whitening | None) -> PyTree:
-    """A tree like what moves: one vector where whitening mixes the parameters."""
-    laplace = isinstance(precondition, str) and precondition == "laplace" and size(position) <= LARGEST_DENSE
-    return jnp.zeros(size(position)) if laplace or (own is not None and own.dense) else position
-
-
 def _with_variance(composition: Composition, batch_size: int | None) -> Composition:
     """The composition with an estimator that knows its own variance, where the dynamics learn from it."""
     if not composition.dynamics.warmup:
         return composition
     if batch_size == 1:
         raise InputError("noise_estimate='fisher' needs a variance over rows; expected minibatch_size of at least 2")
-    if not hasattr(composition.gradient, "with_variance"):
-        raise InputError(
-            f"{type(composition.dynamics).__name__} learns the gradient noise in its warmup, and {composition.gradient} does not "
-            "estimate it; expected warmup=0, or gradient='minibatch' or 'control-variates'"
-        )
-    return replace(composition, gradient=replace(composition.gradient, with_variance=True))  # pyright: ignore
+    return replace(composition, gradient=composition.gradient.measuring_noise())
 
 
 def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Decisions]:
     """How rows are drawn: as the user says, or as suits where they are."""
-    check_choice("rows", wanted, ROWS)
-    if wanted == "importance":
+    check_choice("rows", wanted, (None, *DRAWN))
+    if wanted == IMPORTANCE:
         _check_importance(table, composition)
     rows = usual_rows(table) if wanted is None else wanted
-    if rows == "window" and not table.in_memory and not table.shuffled:
+    if rows == WINDOW and not table.in_memory and not table.shuffled:
         warn(
             "windows are taken from rows that were not shuffled: where neighbours are alike, as in sorted data, gradients are "
             "much noisier. sgmcmc.data.convert shuffles the rows once"
         )
     if wanted is not None or table.in_memory:
         return rows, Decisions()
-    how = "contiguous windows of the order they are in" if rows == "window" else "one by one at random"
-    size = f"{table.nbytes / 2**30:.1f} GB on disk, on a machine with {physical_memory() / 2**30:.0f} GB of memory"
-    return rows, Decisions().and_then("rows", rows, f"The data are {size}: rows are read as {how}.")
+    how = "contiguous windows of the order they are in" if rows == WINDOW else "one by one at random"
+    large = f"{table.nbytes / 2**30:.1f} GB on disk, on a machine with {physical_memory() / 2**30:.0f} GB of memory"
+    return rows, Decisions().and_then("rows", rows, f"The data are {large}: rows are read as {how}.")
 
 
 def _check_importance(table: Table, composition: Composition) -> None:
@@ -370,9 +344,8 @@ def _check_importance(table: Table, composition: Composition) -> None:
     if gradient.knows_rows:
         raise InputError(f"rows='importance' came with {type(gradient).__name__}, which needs distinct rows; leave rows out")
     if not gradient.centred:
-        raise InputError(
-            f"rows='importance' came with {composition.name}, which has no control variates; expected one of the cv samplers"
-        )
+        found = f"rows='importance' came with {composition.name}, which has no control variates"
+        raise InputError(f"{found}; expected one of the cv samplers")
     if table.large or not table.seekable:
         raise InputError(
             f"rows='importance' came with {table.nbytes / 2**30:.1f} GB on disk, where rows cannot be drawn one by one; "
@@ -380,20 +353,12 @@ def _check_importance(table: Table, composition: Composition) -> None:
         )
 
 
-def _source(table: Table, batch_size: int, rows: str, choice: Importance | None) -> Source:
-    if choice is not None:
-        return choice.source(batch_size)
-    if isinstance(table, Stratum) and table.spread:
-        return make_stratum_source(table, batch_size, rows)
-    return make_source(table, batch_size, rows)
-
-
-def _refuse_over_strata(rows: str, stepsize: Any, gradient: Estimator) -> None:
+def _refuse_over_strata(rows: str, auto: bool, gradient: Estimator) -> None:
     """What needs to see single rows of other processes."""
-    if rows == "importance":
+    if rows == IMPORTANCE:
         raise InputError("rows='importance' came with rows in strata; expected rows='random' or rows='window' there")
-    if isinstance(stepsize, str):
-        raise InputError(f"stepsize={stepsize!r} came with rows in strata; expected a number, for instance one found on a part")
+    if auto:
+        raise InputError("stepsize='auto' came with rows in strata; expected a number, for instance one found on a part")
     if gradient.knows_rows:
         raise InputError(
             f"gradient={gradient} came with rows in strata, and must know every row; expected gradient='minibatch' or "
@@ -406,9 +371,8 @@ def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
     if not isinstance(minibatch_size, str):
         return check_minibatch(minibatch_size, n_rows)
     if minibatch_size != "auto" or stepsize != "auto":
-        raise InputError(
-            f"minibatch_size is {minibatch_size!r}; expected a count, a proportion, or 'auto' together with stepsize='auto'"
-        )
+        expected = "a count, a proportion, or 'auto' together with stepsize='auto'"
+        raise InputError(f"minibatch_size is {minibatch_size!r}; expected {expected}")
     return None
 
 
@@ -416,24 +380,20 @@ def check_minibatch(minibatch_size: Any, n_rows: int) -> int:
     """The number of rows in a minibatch, from a count or a proportion."""
     count, share = isinstance(minibatch_size, numbers.Integral), isinstance(minibatch_size, numbers.Real)
     if isinstance(minibatch_size, bool) or not (count or share):
-        raise InputError(
-            f"minibatch_size is {describe(minibatch_size)}; expected a count such as 500 or a proportion such as 0.01"
-        )
+        expected = "a count such as 500 or a proportion such as 0.01"
+        raise InputError(f"minibatch_size is {describe(minibatch_size)}; expected {expected}")
     if count:
         if not 1 <= minibatch_size <= n_rows:
             raise InputError(f"minibatch_size is {minibatch_size} for {n_rows} rows; expected a count from 1 to {n_rows}")
         return int(minibatch_size)
     if not 0 < minibatch_size < 1:
-        raise InputError(
-            f"minibatch_size is {minibatch_size}; expected a whole number (a count of rows) or a proportion between 0 and 1"
-        )
-    size = max(1, round(float(minibatch_size) * n_rows))
-    if size > LARGE_PROPORTION:
-        warn(
-            f"minibatch_size={minibatch_size} of {n_rows} rows is {size} rows for every step; "
-            "a count such as minibatch_size=1000 is usually enough"
-        )
-    return size
+        expected = "a whole number (a count of rows) or a proportion between 0 and 1"
+        raise InputError(f"minibatch_size is {minibatch_size}; expected {expected}")
+    rows = max(1, round(float(minibatch_size) * n_rows))
+    if rows > LARGE_PROPORTION:
+        repair = "a count such as minibatch_size=1000 is usually enough"
+        warn(f"minibatch_size={minibatch_size} of {n_rows} rows is {rows} rows for every step; {repair}")
+    return rows
 
 
 def _check_stepsize(stepsize: Any, mixed: bool) -> None:
@@ -445,6 +405,15 @@ def _check_stepsize(stepsize: Any, mixed: bool) -> None:
             f"stepsize is {describe(stepsize)}; whitening mixes the parameters, so they share a step size: expected one number, "
             "or precondition='diagonal', which keeps them apart"
         )
+
+
+def _check_options(options: SetupOptions, name: str) -> None:
+    """Refuse what is not for a set-up; those of a whole chain are a `Request`'s to check."""
+    if "checkpoint" in options:
+        repair = f"sampler.run(state, checkpoint={options['checkpoint']!r})"
+        raise InputError(f"{name} got checkpoint; it belongs to the run: {repair}")
+    refuse_unknown(options, SetupOptions, name)
+    check_progress(options.get("progress", True))
 
 
 def refuse_unknown(options: Iterable[str], known: type, name: str) -> None:
@@ -470,7 +439,8 @@ def whole_chain(define: Callable[Arguments, Composition]) -> Callable[Arguments,
 
     @wraps(define)
     def sampler(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        composition, problem, options = _composed(define, RunOptions, args, kwargs)
+        composition, problem, options = _composed(define, args, kwargs)
+        refuse_unknown(options, RunOptions, define.__name__)
         return _run_whole(composition, problem, options)
 
     _as_documented(sampler, define, Result)
@@ -483,7 +453,8 @@ def step_by_step(sampler: Callable[Arguments, Result]) -> Callable[Arguments, Sa
     define = _DEFINED[sampler]
 
     def setup(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Sampler:
-        composition, problem, options = _composed(define, None, args, kwargs)
+        composition, problem, options = _composed(define, args, kwargs)
+        _check_options(options, setup.__name__)
         return Setup.of(composition, *problem, options=options).build(Nowhere())
 
     setup.__module__, setup.__name__ = define.__module__, f"{define.__name__}_setup"
@@ -505,19 +476,13 @@ _SETUP_DOC = """`{name}` step by step: the same arguments, without those of a ru
 
 def _as_documented(function: Any, define: Callable[..., Composition], returns: type) -> None:
     function.__signature__ = inspect.signature(define).replace(return_annotation=returns)
-    function.__dict__.pop("__wrapped__", None)
+    function.__dict__.pop("__wrapped__", None)  # else help() and doctest go on to the definition, which returns something else
 
 
-def _composed(
-    define: Callable[..., Composition], known: type | None, args: Any, kwargs: Any
-) -> tuple[Composition, tuple[Any, ...], Any]:
+def _composed(define: Callable[..., Composition], args: Any, kwargs: Any) -> tuple[Composition, tuple[Any, ...], Any]:
     """The composition that a call's own arguments make, its problem, and its options."""
-    signature = inspect.signature(define)
-    bound = signature.bind(*args, **kwargs)
-    options = bound.arguments.get("options", {})
-    if known is not None:
-        refuse_unknown(options, known, define.__name__)
-    return define(*args, **kwargs), tuple(bound.arguments[name] for name in PROBLEM), options
+    bound = inspect.signature(define).bind(*args, **kwargs)
+    return define(*args, **kwargs), tuple(bound.arguments[name] for name in PROBLEM), bound.arguments.get("options", {})
 
 
 def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunOptions) -> Result:
@@ -532,13 +497,13 @@ def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunO
     seed = None if seed is None else as_key(seed)
     setup = Setup.of(composition, *problem, options=asked)  # pyright: ignore[reportArgumentType]: what is left of them
     params = setup.problem.shapes
-    request.check_for(params, setup.varies)
+    request.check_for(params, setup.schedule is not None and setup.schedule.varies)
 
     def identity() -> dict[str, str]:
         check_keeps(request.keeps, params)
         return setup.identity() | {"n_chains": of_value(n_chains)} | request.texts(params)
 
-    shared = setup.problem.table.spread
+    shared = setup.problem.table.in_strata
     with open_place(checkpoint, identity, seed, setup.problem.position, shared, allow) as place:
         sampler = setup.build(place)
         begin = partial(sampler.init, place.key, n_chains=n_chains, progress=request.progress)

@@ -325,8 +325,8 @@ def hamiltonian(
 ) -> tuple[Dynamics, dict[str, Any]]:
     """The dynamics of SGHMC that its arguments ask for, and these for the record."""
     check_choice("scheme", scheme, ("symmetric", "paper"))
-    check_choice("noise_estimate", noise_estimate, (None, "fisher"))
     told = {"L": L, "scheme": scheme if L else "persistent", "alpha": alpha, "noise_estimate": noise_estimate}
+    warmup, learnt = learning(noise_estimate, noise_warmup)
     if L is not None:
         check_count("L", L)
         if noise_estimate is not None:
@@ -334,19 +334,21 @@ def hamiltonian(
         return (SymmetricHamiltonian(alpha, L) if scheme == "symmetric" else PaperHamiltonian(alpha, L)), told
     if scheme == "paper":
         raise InputError("scheme='paper' came with L=None, which has one scheme only; leave scheme out, or give L")
-    return PersistentHamiltonian(alpha, learning(noise_estimate, noise_warmup)), told
+    return PersistentHamiltonian(alpha, warmup), told | learnt
 
 
-def learning(noise_estimate: str | None, noise_warmup: int) -> int:
-    """The iterations in which the gradient noise is learnt, if it is to be."""
+def learning(noise_estimate: str | None, noise_warmup: int) -> tuple[int, dict[str, Any]]:
+    """The iterations in which the gradient noise is learnt, if it is to be; for the record where it is."""
     check_choice("noise_estimate", noise_estimate, (None, "fisher"))
-    return check_count("noise_warmup", noise_warmup) if noise_estimate == "fisher" else 0
+    if noise_estimate is None:
+        return 0, {}
+    return check_count("noise_warmup", noise_warmup), {"noise_warmup": noise_warmup}
 
 
 def underdamped(alpha: Any, noise_estimate: str | None, noise_warmup: int) -> tuple[Dynamics, dict[str, Any]]:
     """The dynamics of BAOA that its arguments ask for, and these for the record."""
-    warmup = learning(noise_estimate, noise_warmup)
-    return BAOA(alpha, corrected=warmup > 0, warmup=warmup), {"alpha": alpha, "noise_estimate": noise_estimate}
+    warmup, learnt = learning(noise_estimate, noise_warmup)
+    return BAOA(alpha, corrected=warmup > 0, warmup=warmup), {"alpha": alpha, "noise_estimate": noise_estimate} | learnt
 
 
 __test__ = {name: thing for name, thing in list(globals().items()) if name.startswith(("sg", "baoa"))}  # made functions

@@ -25,7 +25,7 @@ DRAWS_PER_TIME = 8
 """Draws stored per autocorrelation time, the longest of all numbers: more would add little to the shorter ones."""
 
 LEAST_THIN, LONGEST_THIN = 2, 10
-MOST_WORK = 2_000_000_000
+MOST_CHAIN_WORK = 2_000_000_000
 """Draws × rows × parameters of a chain beyond which steps are not spent on draws that are less alike."""
 
 LONGEST_RUN = 32
@@ -89,7 +89,7 @@ def sample(
         check_count("target_ess", target_ess)
     seed = None if seed is None else as_key(seed)
     problem = Problem.of(log_lik, dataset, params, log_prior, constraints, progress)
-    if problem.table.spread:
+    if problem.table.in_strata:
         raise InputError("sample came with rows in strata; expected a dataset on one process, or a named sampler such as sgldcv")
     asked = {"sampler": "sample", "params": params, "constraints": constraints, "draws": draws, "chains": chains}
     identity = partial(problem.identity, asked)
@@ -161,7 +161,7 @@ class _Sampling:
 
     def _drawn(self, trial: Trial, draws: int, place: Place) -> Result:
         """The first so many draws; the place may have more, from a call that asked for more."""
-        affordable = MOST_WORK // (self.draws * trial.design.source.batch_size * size(trial.sampler.like))
+        affordable = MOST_CHAIN_WORK // (self.draws * trial.design.source.batch_size * size(trial.sampler.like))
         thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
         told = trial.decisions.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
         request = Request(draws * thin, thin=thin, diagnose=True, progress=self.progress, or_more=True)

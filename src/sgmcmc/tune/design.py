@@ -16,7 +16,7 @@ import numpy as np
 from sgmcmc.algorithms.dynamics.baoa import BAOA, noise_amplification
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
-from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
+from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, centre_of, whitened_centre
 from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.trees import PyTree, Rows, size, split, tree_map
@@ -86,7 +86,7 @@ class Design:
 
     @property
     def centred(self) -> bool:
-        return isinstance(self.est_state.inner, Centre)
+        return centre_of(self.est_state) is not None
 
     def packed(self) -> dict[str, Any]:
         """For a checkpoint: without the data, the model and what follows from the rest."""
@@ -124,7 +124,8 @@ def control_variates(
         scored, measured = pilot.points(d, seed), posterior_points(whitening, seed)
         if not whitening.dense:
             steepest = largest_curvature(posterior, table, whitening, seed)
-            whitening, scored, measured = shrunk(whitening, steepest), *(x * math.sqrt(steepest) for x in (scored, measured))
+            whitening = shrunk(whitening, steepest)
+            scored, measured = math.sqrt(steepest) * scored, math.sqrt(steepest) * measured
     else:
         scored, measured = pilot.some_of(states), states
     choice = pilot.weigh(whitening, scored, chains, seed)
@@ -213,7 +214,8 @@ def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP)
 
     n = min(n_rows, max(FEWEST_ROWS, math.ceil(needed(step))))
     most = max(FEWEST_ROWS, MOST_WORK // dimension)
-    if n <= most or 2 * n >= n_rows <= 2 * most:
+    exact = 2 * n >= n_rows and n_rows <= 2 * most  # all rows will be used, and once instead of twice, which is affordable
+    if n <= most or exact:
         return step, n, f"enough to keep their noise at {NOISE:.0%} of the variance, which is then corrected for"
     while needed(step) > most:
         step *= 0.9

@@ -1,7 +1,7 @@
 """What is made ready at set-up: where chains start, whitened variables, rows by importance, an automatic step."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Given
 from sgmcmc.tune.design import FEWEST_ROWS, largest_curvature
-from sgmcmc.tune.mode import find_mode
+from sgmcmc.tune.mode import LARGEST_DENSE, find_mode
 from sgmcmc.tune.survey import Pilot, Survey, dense_whitening, posterior_points, take_survey
 
 SEARCH_CHAIN = 2**31 - 1
@@ -41,7 +41,7 @@ SEED = 0
 ALLOWED = 0.1
 """What an automatic step size may add to any variance."""
 
-PLAIN_ROWS = 1000
+MOST_PLAIN_ROWS = 1000
 """Rows that an automatic minibatch has at most without control variates: there, more rows only buy larger steps."""
 
 _OWN = "a covariance matrix of all numbers of params in one vector, or a tree like params of standard deviations"
@@ -84,7 +84,7 @@ class AtMode:
         if not mode.converged:
             warn_of_distance(mode.distance)
         begun = FromParams(mode.position).find(kernel, source, root, progress)
-        if not isinstance(begun.est_state, Centre):
+        if not kernel.estimator.centred:
             return begun
         found = {"distance": jnp.asarray(mode.distance, float), "converged": jnp.asarray(mode.converged)}
         return begun._replace(est_state=replace(begun.est_state, **found))
@@ -158,7 +158,7 @@ class Preparation:
         told = Decisions()
         if rows is None:
             quiet = largest_step(dynamics, with_rows(n_rows), ALLOWED / 2)
-            rows, most = min(FEWEST_ROWS, n_rows), n_rows if self.pilot.centred else min(PLAIN_ROWS, n_rows)
+            rows, most = min(FEWEST_ROWS, n_rows), n_rows if self.pilot.centred else min(MOST_PLAIN_ROWS, n_rows)
             while rows < most and added_by_step(dynamics, quiet, with_rows(rows)) > ALLOWED:
                 rows = min(2 * rows, most)
             told = told.and_then("minibatch_size", rows, f"Each gradient looks at {rows:,} of the {n_rows:,} rows.")
@@ -191,13 +191,59 @@ class Preparation:
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a sampler may ask for at set-up: a `precondition` as the user gave it, with the user's `own` whitening if it is one;
-    rows drawn by how much they matter; an automatic step size; and a centre for its estimator.
+class Precondition:
+    """What `precondition=` asks for: `name` is for the record, None where it asks for nothing. Where it is `dense` it mixes the
+    parameters. `own` is the user's whitening, if it is one.
     """
 
-    precondition: Any
-    own: Whitening | None
+    name: str | None = None
+    dense: bool = False
+    own: Whitening | None = None
+
+    @classmethod
+    def of(cls, given: Any, start: PyTree) -> Self:
+        """From a short name, a covariance matrix of all numbers, or a tree of standard deviations."""
+        if isinstance(given, str):
+            if given not in ("laplace", "diagonal"):
+                raise InputError(f"precondition is {given!r}; expected 'laplace', 'diagonal', None, or {_OWN}")
+            return cls(given, given == "laplace" and size(start) <= LARGEST_DENSE)
+        d, like = size(start), jax.tree.structure(given) == jax.tree.structure(start)
+        if np.shape(given) == (d, d) and (d > 1 or not like):
+            return cls("given", True, _of_covariance(given, start))
+        if not like:
+            raise InputError(f"precondition is {describe(given)} for {d} numbers in params; expected {_OWN}")
+        scales = per_parameter(given, start, "precondition")
+        whitening = Whitening(start, tree_map(lambda s, x: jnp.broadcast_to(s, x.shape), scales, start), dense=False)
+        return cls("given", False, whitening)
+
+    def about(self, survey: Survey) -> Whitening | None:
+        """The change of variables that starts at the centre of a survey."""
+        if self.own is not None:
+            return replace(self.own, origin=survey.centre.position)
+        return None if self.name is None else survey.whitening
+
+
+def _of_covariance(given: Any, start: PyTree) -> Whitening:
+    matrix = np.asarray(given, np.float64)
+    diagonal = np.abs(np.diag(matrix))
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    unit = np.outer(scale, scale)
+    if not np.isfinite(matrix).all() or (np.abs(matrix - matrix.T) > 1e-4 * unit).any():
+        raise InputError(f"precondition is {describe(given)} that is not symmetric and finite; expected {_OWN}")
+    try:
+        factor = scale[:, None] * np.linalg.cholesky((matrix + matrix.T) / 2 / unit)
+    except np.linalg.LinAlgError as error:
+        raise InputError(f"precondition is a matrix that is not positive definite; expected {_OWN}") from error
+    return dense_whitening(factor, start)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a sampler may ask for at set-up: other variables, rows drawn by how much they matter, an automatic step size, a centre
+    for its estimator.
+    """
+
+    precondition: Precondition
     importance: bool
     auto: bool
     centred: bool
@@ -207,16 +253,12 @@ class Wishes:
         pilot = Pilot(problem.posterior, problem.table, self.centred, progress)
 
         def look() -> dict[str, Any]:
-            survey, whitening, probabilities = None, self.own, None
-            if self.own is None or self.centred or self.auto:
-                diagonal = self.own is None and self.precondition == "diagonal"
-                survey = take_survey(problem, SEED, progress, diagonal)
+            survey, whitening, probabilities = None, self.precondition.own, None
+            if whitening is None or self.centred or self.auto:
+                survey = take_survey(problem, SEED, progress, diagonal=self.precondition.name == "diagonal")
                 if not bool(survey.centre.converged):
                     warn_of_distance(float(survey.centre.distance))
-                if self.own is not None:
-                    whitening = replace(self.own, origin=survey.centre.position)
-                elif self.precondition is not None:
-                    whitening = survey.whitening
+                whitening = self.precondition.about(survey)
             if self.importance:
                 assert survey is not None
                 points = pilot.points(size(problem.position), SEED)
@@ -226,28 +268,3 @@ class Wishes:
         found = place.stage("preparation", look, problem.position)
         choice = None if found["probabilities"] is None else Importance(problem.table, found["probabilities"])
         return Preparation(pilot, found["survey"], found["whitening"], choice)
-
-
-def own_whitening(precondition: Any, start: PyTree) -> Whitening | None:
-    """The user's: a covariance matrix of all numbers, or a tree of standard deviations; None where it is to be found."""
-    if precondition is None or isinstance(precondition, str):
-        if precondition not in (None, "laplace", "diagonal"):
-            raise InputError(f"precondition is {precondition!r}; expected 'laplace', 'diagonal', None, or {_OWN}")
-        return None
-    d = size(start)
-    if np.shape(precondition) == (d, d) and (d > 1 or jax.tree.structure(precondition) != jax.tree.structure(start)):
-        matrix = np.asarray(precondition, np.float64)
-        diagonal = np.abs(np.diag(matrix))
-        scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        unit = np.outer(scale, scale)
-        if not np.isfinite(matrix).all() or (np.abs(matrix - matrix.T) > 1e-4 * unit).any():
-            raise InputError(f"precondition is {describe(precondition)} that is not symmetric and finite; expected {_OWN}")
-        try:
-            factor = scale[:, None] * np.linalg.cholesky((matrix + matrix.T) / 2 / unit)
-        except np.linalg.LinAlgError as error:
-            raise InputError(f"precondition is a matrix that is not positive definite; expected {_OWN}") from error
-        return dense_whitening(factor, start)
-    if jax.tree.structure(precondition) != jax.tree.structure(start):
-        raise InputError(f"precondition is {describe(precondition)} for {d} numbers in params; expected {_OWN}")
-    scales = per_parameter(precondition, start, "precondition")
-    return Whitening(start, tree_map(lambda s, x: jnp.broadcast_to(s, x.shape), scales, start), dense=False)

@@ -50,7 +50,7 @@ class BAOA(Persistent):
 
     @property
     def carries_variance(self) -> bool:
-        return self.corrected
+        return self.corrected or self.warmup > 0
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         kicked = tree_map(lambda v, g, e: v + e * g, motion.auxiliary["momentum"], motion.gradient, eps)

@@ -1,7 +1,7 @@
 """Control variates: differences to a centre whose full gradient is known."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -45,12 +45,15 @@ class ControlVariate(Estimator):
     """
 
     with_variance: bool = False
-    centred = True
+    carries, centred = Centre, True
 
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> Centre:
         gradient = passes.sum(gradient_of_rows, posterior, position)
         gradient = tree_map(lambda x, like: jnp.asarray(x, like.dtype), gradient, position)
         return Centre(position, gradient, jnp.asarray(jnp.nan, float), jnp.asarray(True))
+
+    def measuring_noise(self) -> Self:
+        return replace(self, with_variance=True)
 
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: Centre) -> Estimate:
         constant = tree_map(jnp.add, posterior.prior_gradient(position), state.gradient)

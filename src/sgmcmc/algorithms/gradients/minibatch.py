@@ -1,7 +1,7 @@
 """The plain estimate, and its variance from the rows' own gradients."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,10 @@ class Minibatch(Estimator):
     """
 
     with_variance: bool = False
+    carries = tuple
+
+    def measuring_noise(self) -> Self:
+        return replace(self, with_variance=True)
 
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: Any) -> Estimate:
         if not self.with_variance:

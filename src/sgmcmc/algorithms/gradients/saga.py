@@ -32,8 +32,7 @@ class SAGA(Estimator):
     (2, 1000)
     """
 
-    per_chain = True
-    knows_rows = True
+    carries, per_chain, knows_rows = dict, True, True
 
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> dict[str, PyTree]:
         table = passes.each(Posterior.row_gradients, posterior, position)

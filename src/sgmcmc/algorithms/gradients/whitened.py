@@ -26,6 +26,7 @@ class Whitened(Estimator):
     """Any estimator in the variables z of a whitening."""
 
     inner: Estimator
+    carries = WhitenedState
 
     @property
     def centred(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]: as its estimator says
@@ -43,6 +44,9 @@ class Whitened(Estimator):
     def chain_axes(self) -> PyTree:
         axes: Any = (None, self.inner.chain_axes)
         return WhitenedState(*axes) if self.per_chain else None
+
+    def made(self, state: Any) -> bool:
+        return super().made(state) and self.inner.made(state.inner)
 
     def posterior_at(self, posterior: Posterior, state: WhitenedState) -> Posterior:
         return whitened(posterior, state.whitening)

@@ -58,7 +58,7 @@ def get_dataset(name: str, *, progress: Progress = True, download: bool = True) 
     files = next(complete, entry.routes[0])
     for file in _missing(files, folder):
         if not download:
-            remedy = f"put it there (from {file.homes[0]}), or set {FOLDER_SETTING} to the folder that has it, or leave that out"
+            remedy = f"put it there (from {file.homes[0]}), set {FOLDER_SETTING} to where it is, or leave out download=False"
             raise SgmcmcError(f"{file.name} is not in {folder}, and download=False; {remedy}")
         fetch(file, folder, progress)
     return entry.finish(arrays_of(name, files, folder))

@@ -79,7 +79,7 @@ def idx(content: bytes) -> np.ndarray:
     n_axes = content[3] if len(content) > 3 else 0
     start = 4 + 4 * n_axes
     if content[:3] != b"\0\0\x08" or n_axes == 0 or len(content) < start:
-        raise DamagedError(f"it starts with the bytes {content[:4].hex(' ')}, expected 00 00 08 and the axes (idx, uint8)")
+        raise DamagedError(f"it starts with the bytes {content[:4].hex(' ')}, expected 00 00 08 and how many axes (idx)")
     shape = tuple(np.frombuffer(content, ">u4", n_axes, 4).tolist())
     if math.prod(shape) != len(content) - start:
         raise DamagedError(f"its header says shape {shape}, expected one for the {len(content) - start} numbers it has")

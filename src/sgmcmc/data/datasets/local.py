@@ -73,7 +73,7 @@ def arrays_of(name: str, files: tuple[DataFile, ...], folder: Path) -> list[np.n
 def read(path: Path, file: DataFile) -> np.ndarray:
     """The array in the file at `path`."""
     try:
-        return file.parse(unpack(path.read_bytes(), file))
+        return file.parse(uncompressed(path.read_bytes(), file))
     except OSError as error:
         raise SgmcmcError(f"{path} cannot be read ({error.strerror or error}); expected a file you may read") from error
     except DamagedError as error:
@@ -81,7 +81,7 @@ def read(path: Path, file: DataFile) -> np.ndarray:
         raise SgmcmcError(f"{path} is damaged or another version: {error}; {remedy}") from error
 
 
-def unpack(packed: bytes, file: DataFile) -> bytes:
+def uncompressed(packed: bytes, file: DataFile) -> bytes:
     """The content of `packed`, which must have the checksum of `file`."""
     expected = f"expected content with SHA-256 {file.sha256}"
     try:
@@ -164,7 +164,7 @@ def _from_home(url: str, file: DataFile, draft: BinaryIO, progress: Progress) ->
             time.sleep(PAUSE * attempt)
     draft.seek(0)
     try:
-        unpack(draft.read(), file)
+        uncompressed(draft.read(), file)
     except DamagedError as error:
         raise FailedError(f"what it sent is damaged or another version: {error}") from error
 
