@@ -71,7 +71,7 @@ def write_report(folder: Path, quick: bool, seed: int | None) -> None:
 def save(figure: Figure, path: Path) -> None:
     """As PNG and SVG, the same bytes for the same numbers."""
     with replaced(path.with_suffix(".png")) as file:
-        save_png(figure, file)  # type: ignore[arg-type]: Pillow writes to open files as well
+        save_png(figure, file)
     with rc_context({"svg.hashsalt": "sgmcmc"}), replaced(path.with_suffix(".svg")) as file:
         figure.savefig(file, format="svg", metadata={"Date": None})
 

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -99,7 +99,7 @@ def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
     return (edges[1:] + edges[:-1]) / 2, np.convolve(heights, kernel / kernel.sum(), mode="same")
 
 
-def save_png(figure: Figure, path: Path) -> None:
+def save_png(figure: Figure, path: Path | IO[bytes]) -> None:
     """Write a PNG of 256 colours, which is less than half the size of one with all of them."""
     from PIL import Image
 
