@@ -282,6 +282,7 @@ def test_every_chain_has_a_table_of_its_own():
     np.testing.assert_allclose(tables[0], alone.final_state.estimator["table"]["mu"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow  # the battery has random rows in chunks, and single steps, at every change
 @pytest.mark.parametrize("dynamics", [Langevin(), SymmetricHamiltonian(0.1, 3)], ids=["langevin", "hamiltonian"])
 @pytest.mark.parametrize("rows", ["random", "window"])
 def test_chunk_size_changes_no_bit(dynamics, rows):
@@ -292,6 +293,7 @@ def test_chunk_size_changes_no_bit(dynamics, rows):
     jax.tree.map(np.testing.assert_array_equal, long.final_state.estimator, short.final_state.estimator)
 
 
+@pytest.mark.slow
 def test_steps_one_by_one_give_the_same_to_rounding():
     sampler = setup(data=many_rows(), n=10, stepsize=0.02)
     state = sampler.init(seed=4)
