@@ -19,6 +19,7 @@ def data():
     return synthetic(2_000)
 
 
+@pytest.mark.slow  # many programs are compiled
 @pytest.mark.skipif(shutil.which(feeding.C_COMPILER) is None, reason="no C compiler")
 def test_one_round_of_every_candidate(data, tmp_path, monkeypatch):
     monkeypatch.setattr(feeding, "BUILD", tmp_path)

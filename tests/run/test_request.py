@@ -70,6 +70,7 @@ def test_step_by_step_the_problem_is_checked_at_set_up_and_the_request_when_it_c
     assert made == ONCE
 
 
+@pytest.mark.slow
 def test_sample_checks_its_problem_once(made):
     sgmcmc.sample(log_lik, DATA, {"mu": 0.0}, draws=400, chains=2, seed=1, progress=False)
     assert (made["problems"], made["likelihoods"], made["datasets"]) == (1, 1, 1)
