@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from damage import flip, largest_file
+from keeping import Last
 
 import sgmcmc
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
@@ -686,32 +687,6 @@ def _(case):
     with pytest.raises(ZeroDivisionError, match="user's own"):
         case.go_on(progress=after_half(fail))
     case.committed = HALF
-
-
-class Last:
-    """A keep object of the user's, with a store that cannot be written down."""
-
-    def begin(self):
-        return ()
-
-    def open(self, carry, params, capacity, chained):
-        return params
-
-    def update(self, work, params, weight, hit, chained):
-        return params
-
-    def close(self, work):
-        return (), work
-
-    def store(self, params, total, chained):
-        class Store:
-            def add(self, piece):
-                self.piece = piece
-
-        return Store()
-
-    def finish(self, carry, store):
-        return store.piece
 
 
 @fault("keep without state")

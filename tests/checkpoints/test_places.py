@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from keeping import Last
 
 import sgmcmc
 from sgmcmc.checkpoints.folder import RunFolder
@@ -142,28 +143,6 @@ def test_sample_made_longer_is_the_same_with_and_without_a_folder(tmp_path):
     assert here.decisions["target_ess"] == there.decisions["target_ess"]
 
 
-class NoState:
-    """A keep object whose store cannot be written down."""
-
-    def begin(self):
-        return ()
-
-    def open(self, carry, params, capacity, chained):
-        return params
-
-    def update(self, work, params, weight, hit, chained):
-        return params
-
-    def close(self, work):
-        return (), work
-
-    def store(self, params, total, chained):
-        return object()
-
-    def finish(self, carry, store):
-        return store
-
-
 def falling(step):
     return 1e-3 / (1 + step) ** 0.33
 
@@ -171,7 +150,7 @@ def falling(step):
 REFUSED = {
     "keep": ({"keep": "everything"}, r"keep\['kept'\] is 'everything'"),
     "keep of a wrong function": ({"keep": sgmcmc.Expectation(lambda params: params["nu"])}, "failed on params"),
-    "keep without state": ({"keep": NoState()}, "cannot go into a checkpoint"),
+    "keep without state": ({"keep": Last()}, "cannot go into a checkpoint"),
     "thin": ({"thin": 1000}, "thin is 1000 for 50 iterations"),
     "thin of a trace": ({"keep": sgmcmc.Trace(thin=1000)}, "stores nothing"),
     "diagnose with a schedule": ({"diagnose": True, "stepsize": falling}, "stepsize that changes"),
