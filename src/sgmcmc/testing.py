@@ -365,6 +365,9 @@ def _state(bench: _Bench) -> None:
         same = jax.tree.structure(one) == jax.tree.structure(state) and shapes(one) == shapes(state)
         _expect(same, f"after {how} the state is {shapes(one)}, before it was {shapes(state)}")
     _expect(int(later["step"].step) == 1, f"after one step the state counts {int(later['step'].step)} iterations")
+    if not sampler.kernel.estimator.per_chain:
+        before, after = (jax.tree.leaves(one.estimator) for one in (state, later["run"]))
+        _expect(all(map(np.array_equal, before, after)), "the estimator's state changed, and it does not say per_chain = True")
     finite = all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(later["run"].position))
     _expect(finite, "positions are not finite")
 
@@ -523,7 +526,9 @@ def _keys(bench: _Bench) -> None:
     "a weight forgotten or counted twice, or two parts of the estimator's state that do not fit each other",
 )
 def _unbiased(bench: _Bench) -> None:
-    for when, state in {"at the start": bench.state, "after 40 iterations": bench.whole.final_state}.items():
+    states = {"at the start": bench.state, "after 40 iterations": bench.whole.final_state}
+    states["after 41 iterations"] = bench.sampler.step(bench.whole.final_state)  # what is renewed now and then was not, at one
+    for when, state in states.items():
         away = _moved_away(state)
         every = _every_estimate(bench.sampler, away, _BENT)
         truth = np.asarray(_full_gradient(bench.sampler, away, _BENT))
@@ -592,7 +597,7 @@ def _target(bench: _Bench) -> str | None:
 
 @_contract(
     "on a Gaussian, chains have the mean and the variance that their update, step size and gradient noise imply",
-    "noise or momentum that is not carried from step to step as the update says, or minibatches that are not fresh",
+    "noise, momentum or an estimator's state that is not carried from step to step as it should, or minibatches not fresh",
 )
 def _law(bench: _Bench) -> None:
     law, draws = bench.law, bench.many

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.algorithms import BAOA, SAGA, Estimator, PersistentHamiltonian
+from sgmcmc.algorithms import BAOA, SAGA, Dynamics, Estimator, Langevin, PersistentHamiltonian
 
 DATA = {"x": np.random.default_rng(3).normal(1.0, 1.0, 400).astype(np.float32)}
 
@@ -128,3 +128,90 @@ def test_a_run_depends_on_how_long_it_learnt(sampler, tmp_path):
     plain = partial(run, checkpoint=tmp_path / "plain")  # without learning it is nothing to the run
     plain(n_iters=40, noise_warmup=20)
     assert plain(n_iters=60, noise_warmup=30)["mu"].shape == (60,)
+
+
+@pytest.mark.parametrize("use", ["step", "iterate", "replace", "log_posterior", "run"])
+def test_every_method_refuses_a_foreign_state(use):
+    sampler, foreign = setup(), setup(dynamics="baoa").init(seed=1, progress=False)
+    calls = {
+        "step": sampler.step,
+        "iterate": lambda state: next(sampler.iterate(state, 5)),
+        "replace": lambda state: sampler.replace(state, {"mu": 1.0}),
+        "log_posterior": sampler.log_posterior,
+        "run": lambda state: sampler.run(state, 5, progress=False),
+    }
+    with pytest.raises(sgmcmc.InputError, match="state was made by another sampler than this sampler"):
+        calls[use](foreign)
+    with pytest.raises(sgmcmc.InputError, match="state is None; expected what init, step, run or iterate"):
+        calls[use](None)
+
+
+class Pushed(Langevin):
+    """Not a dataclass: its constant is an attribute like any other."""
+
+    def __init__(self, share):
+        self.share = share
+
+    def move(self, motion, eps, noise):
+        return super().move(motion, jax.tree.map(lambda e: self.share * e, eps), noise)
+
+
+def test_a_checkpoint_knows_the_constants_of_ones_own_dynamics(tmp_path):
+    def run(share, n_iters):
+        sampler = setup(dynamics=Pushed(share))
+        return sampler.run(sampler.init(seed=1, progress=False), n_iters, checkpoint=tmp_path / "run", progress=False)
+
+    run(1.0, 20)
+    assert run(1.0, 30)["mu"].shape == (30,)
+    with pytest.raises(sgmcmc.InputError, match=r"dynamics was Pushed\(share=1.0\), is Pushed\(share=0.2\)"):
+        run(0.2, 40)
+
+
+class Counting(Estimator):
+    """A state of Python numbers."""
+
+    per_chain = True
+
+    def init(self, posterior, position, passes):
+        return {"seen": 0.0}
+
+    def estimate(self, posterior, position, batch, state):
+        return posterior.gradient(position, batch), {"seen": state["seen"] + 1.0}, {}
+
+
+@pytest.mark.parametrize("n_chains", [None, 3])
+def test_a_state_of_plain_numbers(n_chains):
+    sampler = setup(gradient=Counting())
+    state = sampler.run(sampler.init(seed=1, n_chains=n_chains, progress=False), 5, progress=False).final_state
+    np.testing.assert_array_equal(state.estimator["seen"], np.full(() if n_chains is None else n_chains, 6.0))
+
+
+def test_an_argument_of_its_own_is_what_was_meant():
+    with pytest.raises(sgmcmc.InputError, match="unknown argument 'gradent'; did you mean 'gradient'"):
+        setup(gradent="saga")
+    with pytest.raises(sgmcmc.InputError, match="unknown argument 'noise_warmp'; did you mean 'noise_warmup'"):
+        sgmcmc.baoa(log_lik, DATA, {"mu": 0.5}, 1e-4, noise_warmp=3)
+
+
+@pytest.mark.parametrize("dynamics", [BAOA, PersistentHamiltonian])
+@pytest.mark.parametrize("warmup", [-1, 2.5, None])
+def test_a_warmup_is_a_count(dynamics, warmup):
+    with pytest.raises(sgmcmc.InputError, match=r"warmup is .*; expected a whole number of at least 0"):
+        setup(dynamics=dynamics(warmup=warmup))
+
+
+def test_parts_without_their_method_say_which():
+    class Nothing(Dynamics):
+        pass
+
+    sampler = setup(dynamics=Nothing())
+    with pytest.raises(NotImplementedError, match=r"Nothing has no move\(motion, eps, noise\)"):
+        sampler.step(sampler.init(seed=1, progress=False))
+
+
+def test_a_table_larger_than_the_machine_is_refused(monkeypatch):
+    monkeypatch.setattr("sgmcmc.algorithms.gradients.saga.physical_memory", lambda: 4000)
+    with pytest.raises(
+        sgmcmc.InputError, match=r"400 rows × 1 numbers for each chain, takes .* expected gradient='control-variates'"
+    ):
+        setup(gradient="saga").init(seed=1, progress=False)

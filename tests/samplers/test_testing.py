@@ -136,6 +136,41 @@ def test_wrong_gradient(gradient, when):
     assert when in told
 
 
+class Undeclared(SAGA):
+    """What it carries changes, and it does not say so."""
+
+    per_chain = False
+
+
+def test_a_state_that_changes_undeclared():
+    names, told = broken(setup_of(gradient=Undeclared()), "state")
+    assert names == {"state"}
+    assert "per_chain = True" in told
+
+
+class Renewed(SAGA):
+    """The sum over the table is right at every second step only."""
+
+    def estimate(self, posterior, position, batch, state):
+        gradient, after, stats = super().estimate(
+            posterior, position, batch, {name: state[name] for name in ("table", "sum", "lost")}
+        )
+        even = state["steps"] % 2 == 0
+        right = jax.tree.map(lambda g: g.sum(axis=0), after["table"])
+        wrong = jax.tree.map(lambda total: total + 1.0, right)
+        total = jax.tree.map(lambda r, w: jnp.where(even, r, w), right, wrong)
+        return gradient, after | {"sum": total, "steps": state["steps"] + 1}, stats
+
+    def init(self, posterior, position, passes):
+        return super().init(posterior, position, passes) | {"steps": jnp.int32(0)}
+
+
+def test_a_state_that_is_right_now_and_then():
+    names, told = broken(setup_of(gradient=Renewed()), "unbiased")
+    assert names == {"unbiased"}
+    assert "after 4" in told
+
+
 class Assumed(Minibatch):
     """The weight of a minibatch of four, whatever its size."""
 

@@ -91,7 +91,7 @@ class Dynamics:
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         """To the next position."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no move(motion, eps, noise)")
 
     def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
         """What remains to be done once the gradient at the next position is known, in iteration `t`."""
@@ -167,10 +167,8 @@ class Estimator:
 
     def measuring_noise(self) -> Self:
         """Itself, with the `"variance"` of its gradient beside every estimate, for dynamics that learn from that."""
-        raise InputError(
-            f"the dynamics learn the gradient noise in their warmup, and {self} does not estimate it; expected warmup=0, or "
-            "gradient='minibatch' or 'control-variates'"
-        )
+        found = f"the dynamics learn the gradient noise in their warmup, and {self} does not estimate it"
+        raise InputError(f"{found}; expected warmup=0, or gradient='minibatch' or 'control-variates'")
 
     def posterior_at(self, posterior: Posterior, state: Any) -> Posterior:
         """The posterior as a function of what moves."""
@@ -178,7 +176,7 @@ class Estimator:
 
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: Any) -> Estimate:
         """The gradient at `position`, and what comes with it."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no estimate(posterior, position, batch, state)")
 
 
 ROWS, NOISE, START = 0, 1, 2

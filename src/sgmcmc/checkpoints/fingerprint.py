@@ -190,13 +190,22 @@ def _of_leaf(value: Any, arguments: Sequence[PyTree]) -> str:
     if _is_number(value):
         return repr(np.asarray(value).item()) if np.ndim(value) == 0 else _of_numbers(value)
     if is_dataclass(value) and not isinstance(value, type):
-        inside = (f"{one.name}={of_value(getattr(value, one.name), *arguments)}" for one in fields(value))
-        return f"{type(value).__name__}({', '.join(inside)})"
+        of_its_own = (
+            {} if "__dataclass_fields__" in vars(type(value)) else vars(value)
+        )  # of a subclass that is no dataclass itself
+        return _of_parts(value, {one.name: getattr(value, one.name) for one in fields(value)} | of_its_own, arguments)
     if callable(value) and not isinstance(value, type):
         if not arguments:
             raise InputError(f"{describe(value)} cannot be told from other functions without arguments to trace it on")
         return of_function(value, *arguments)
+    if type(value).__repr__ is object.__repr__ and getattr(value, "__dict__", None):
+        return _of_parts(value, vars(value), arguments)  # an object of the user's that does not say what it is
     return _without_addresses(repr(value))
+
+
+def _of_parts(value: Any, parts: Mapping[str, Any], arguments: Sequence[PyTree]) -> str:
+    inside = (f"{name}={of_value(part, *arguments)}" for name, part in parts.items())
+    return f"{type(value).__name__}({', '.join(inside)})"
 
 
 def _of_numbers(tree: PyTree) -> str:

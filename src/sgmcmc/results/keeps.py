@@ -59,7 +59,7 @@ class Keep(Protocol):
         ...
 
     def finish(self, carry: PyTree, store: Any) -> Any:
-        """What the user gets."""
+        """What the user gets; with a checkpoint it is asked for at every save, at first before any look."""
         ...
 
 

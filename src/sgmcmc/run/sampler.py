@@ -147,6 +147,7 @@ class Sampler:
             state: from `init`, `step`, `run` or `iterate`.
             batch: rows of your own choosing instead of the library's minibatch; they serve every leap of the iteration.
         """
+        self._refuse_foreign(state)
         if batch is None:
             new = self.loop.call(self.loop.programs.single_step, state, state.key, int(state.step))
         else:
@@ -221,6 +222,7 @@ class Sampler:
 
     def iterate(self, state: State, n_iters: int = 10_000, *, every: int = 100, progress: Progress = False) -> Iterator[State]:
         """Run compiled chunks and hand out the state after every `every` iterations: your own loop at full speed."""
+        self._refuse_foreign(state)
         n_iters, every = check_count("n_iters", n_iters), check_count("every", every)
         with Bar(check_progress(progress), self.name, n_iters) as bar:
             chunk_size = self.loop.capacity(state.n_chains, size(state.position), every, None)
@@ -233,6 +235,7 @@ class Sampler:
 
     def replace(self, state: State, params: PyTree) -> State:
         """The state moved to other parameters, its gradient evaluated there: for Gibbs steps and edits by hand."""
+        self._refuse_foreign(state)
         if jax.tree.structure(params) != jax.tree.structure(state.params):
             raise InputError(f"params has leaves {', '.join(leaf_names(params))}; expected {', '.join(leaf_names(state.params))}")
         for name, new, old in zip(leaf_names(params), jax.tree.leaves(params), jax.tree.leaves(state.params), strict=True):
@@ -261,6 +264,7 @@ class Sampler:
 
         With chains, one value each. Under constraints it is the density of the unconstrained position.
         """
+        self._refuse_foreign(state)
         if not full:
             return np.asarray(self.loop.call(self.loop.programs.log_posterior, (state,), state.key, int(state.step) - 1))
         if state.n_chains is None:
@@ -288,13 +292,18 @@ class Sampler:
         prior = float(self.posterior.log_density_prior(position))
         return float(FullPasses(self.source.arrays).sum(Posterior.sum_of_rows, self.posterior, position)) + prior
 
-    def _refuse_foreign(self, state: State) -> None:
+    @cached_property
+    def _carried(self) -> set[str]:
+        """What the dynamics carry, by name."""
+        zeros = tree_map(jnp.zeros_like, self.begin.position)
+        return set(self.kernel.dynamics.start(zeros, zeros, zeros))
+
+    def _refuse_foreign(self, state: Any) -> None:
         """A state belongs to the set-up that made it."""
-        position = self.begin.position
-        d = tree_map(jnp.zeros_like, position)
-        carried = set(self.kernel.dynamics.start(position, d, d))
-        same = set(state.auxiliary) == carried and self.kernel.estimator.made(state.estimator)
-        if not same or jax.tree.structure(state.position) != jax.tree.structure(position):
+        if not isinstance(state, State):
+            raise InputError(f"state is {describe(state)}; expected what init, step, run or iterate of this {self.name} made")
+        same = set(state.auxiliary) == self._carried and self.kernel.estimator.made(state.estimator)
+        if not same or jax.tree.structure(state.position) != jax.tree.structure(self.begin.position):
             raise InputError(f"state was made by another sampler than this {self.name}; make one with init, move it with replace")
 
     def _own_batch(self, batch: Mapping[str, Any]) -> Batch:
@@ -411,7 +420,7 @@ def _for_chains(axes: PyTree, tree: PyTree, chains: int) -> PyTree:
     """A tree with a copy for every chain, where `axes`, a prefix of it, says that each has its own."""
 
     def copied(axis: int | None, part: PyTree) -> PyTree:
-        return tree_map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), part) if axis == 0 else part
+        return tree_map(lambda x: jnp.broadcast_to(x, (chains, *jnp.shape(x))), part) if axis == 0 else part
 
     return tree_map(copied, axes, tree, is_leaf=lambda axis: axis is None)
 

@@ -96,12 +96,7 @@ class RunOptions(SetupOptions, total=False):
     allow_version_change: bool
 
 
-DYNAMICS: dict[str, Callable[[], Dynamics]] = {
-    "langevin": Langevin,
-    "hamiltonian": SymmetricHamiltonian,
-    "nose-hoover": NoseHoover,
-    "baoa": BAOA,
-}
+DYNAMICS: dict[str, Any] = {"langevin": Langevin, "hamiltonian": SymmetricHamiltonian, "nose-hoover": NoseHoover, "baoa": BAOA}
 GRADIENTS: dict[str, Callable[[], Estimator]] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA}
 STARTS: dict[str, Callable[[PyTree], Start]] = {"params": FromParams, "mode": AtMode}
 """Short names, and what they stand for. Those of `rows` are in `rows.table`, those of `precondition` in `tune.preparation`."""
@@ -179,7 +174,7 @@ def sampler_setup(
     >>> out["mu"].shape, bool(abs(out["mu"].mean() - data["x"].mean()) < 0.01)
     ((2, 2000), True)
     """
-    _check_options(options, "sampler_setup")
+    _check_options(options, "sampler_setup", inspect.signature(sampler_setup))
     moves = _resolved("dynamics", dynamics, DYNAMICS, Dynamics)
     estimates = _resolved("gradient", gradient, GRADIENTS, Estimator)
     begins = start if start is None or callable(start) else STARTS[check_choice("start", start, (*STARTS,))]
@@ -304,10 +299,8 @@ class Setup:
         if table.in_strata:
             _refuse_over_strata(self.rows, self.schedule is None, gradient)
         if self.composition.start is not None and self.asks_for_survey:
-            raise InputError(
-                "opt_stepsize or start came with precondition, rows='importance' or stepsize='auto', for which the centre is "
-                "found at set-up; leave opt_stepsize and start out"
-            )
+            found = "opt_stepsize or start came with precondition, rows='importance' or stepsize='auto'"
+            raise InputError(f"{found}, for which the centre is found at set-up; leave opt_stepsize and start out")
         _ = self.start
 
 
@@ -327,10 +320,8 @@ def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Dec
         _check_importance(table, composition)
     rows = usual_rows(table) if wanted is None else wanted
     if rows == WINDOW and not table.in_memory and not table.shuffled:
-        warn(
-            "windows are taken from rows that were not shuffled: where neighbours are alike, as in sorted data, gradients are "
-            "much noisier. sgmcmc.data.convert shuffles the rows once"
-        )
+        price = "where neighbours are alike, as in sorted data, gradients are much noisier"
+        warn(f"windows are taken from rows that were not shuffled: {price}. sgmcmc.data.convert shuffles the rows once")
     if wanted is not None or table.in_memory:
         return rows, Decisions()
     how = "contiguous windows of the order they are in" if rows == WINDOW else "one by one at random"
@@ -347,10 +338,8 @@ def _check_importance(table: Table, composition: Composition) -> None:
         found = f"rows='importance' came with {composition.name}, which has no control variates"
         raise InputError(f"{found}; expected one of the cv samplers")
     if table.large or not table.seekable:
-        raise InputError(
-            f"rows='importance' came with {table.nbytes / 2**30:.1f} GB on disk, where rows cannot be drawn one by one; "
-            "expected rows='window', or sgmcmc.sample, which draws a pool of rows by importance"
-        )
+        found = f"rows='importance' came with {table.nbytes / 2**30:.1f} GB on disk, where rows cannot be drawn one by one"
+        raise InputError(f"{found}; expected rows='window', or sgmcmc.sample, which draws a pool of rows by importance")
 
 
 def _refuse_over_strata(rows: str, auto: bool, gradient: Estimator) -> None:
@@ -360,10 +349,8 @@ def _refuse_over_strata(rows: str, auto: bool, gradient: Estimator) -> None:
     if auto:
         raise InputError("stepsize='auto' came with rows in strata; expected a number, for instance one found on a part")
     if gradient.knows_rows:
-        raise InputError(
-            f"gradient={gradient} came with rows in strata, and must know every row; expected gradient='minibatch' or "
-            "'control-variates' there"
-        )
+        found = f"gradient={gradient} came with rows in strata, and must know every row"
+        raise InputError(f"{found}; expected gradient='minibatch' or 'control-variates' there")
 
 
 def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
@@ -401,24 +388,22 @@ def _check_stepsize(stepsize: Any, mixed: bool) -> None:
         if stepsize != "auto":
             raise InputError(f"stepsize is {stepsize!r}; expected a positive number, a tree like params, a function, or 'auto'")
     elif mixed and not callable(stepsize) and (isinstance(stepsize, Mapping) or np.shape(stepsize) != ()):
-        raise InputError(
-            f"stepsize is {describe(stepsize)}; whitening mixes the parameters, so they share a step size: expected one number, "
-            "or precondition='diagonal', which keeps them apart"
-        )
+        found = f"stepsize is {describe(stepsize)}; whitening mixes the parameters, so they share a step size"
+        raise InputError(f"{found}: expected one number, or precondition='diagonal', which keeps them apart")
 
 
-def _check_options(options: SetupOptions, name: str) -> None:
+def _check_options(options: SetupOptions, name: str, signature: inspect.Signature) -> None:
     """Refuse what is not for a set-up; those of a whole chain are a `Request`'s to check."""
     if "checkpoint" in options:
         repair = f"sampler.run(state, checkpoint={options['checkpoint']!r})"
         raise InputError(f"{name} got checkpoint; it belongs to the run: {repair}")
-    refuse_unknown(options, SetupOptions, name)
+    refuse_unknown(options, SetupOptions, name, signature)
     check_progress(options.get("progress", True))
 
 
-def refuse_unknown(options: Iterable[str], known: type, name: str) -> None:
-    """Refuse options that nobody reads, with the name that was probably meant."""
-    names = list(get_type_hints(known))
+def refuse_unknown(options: Iterable[str], known: type, name: str, signature: inspect.Signature) -> None:
+    """Refuse options that nobody reads, with the name that was probably meant: another option, or an argument of its own."""
+    names = [own for own in signature.parameters if own not in (*PROBLEM, "options")] + list(get_type_hints(known))
     for option in options:
         if option not in names:
             close = difflib.get_close_matches(option, names, n=1, cutoff=0.5)
@@ -440,7 +425,7 @@ def whole_chain(define: Callable[Arguments, Composition]) -> Callable[Arguments,
     @wraps(define)
     def sampler(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         composition, problem, options = _composed(define, args, kwargs)
-        refuse_unknown(options, RunOptions, define.__name__)
+        refuse_unknown(options, RunOptions, define.__name__, inspect.signature(define))
         return _run_whole(composition, problem, options)
 
     _as_documented(sampler, define, Result)
@@ -454,7 +439,7 @@ def step_by_step(sampler: Callable[Arguments, Result]) -> Callable[Arguments, Sa
 
     def setup(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Sampler:
         composition, problem, options = _composed(define, args, kwargs)
-        _check_options(options, setup.__name__)
+        _check_options(options, setup.__name__, inspect.signature(define))
         return Setup.of(composition, *problem, options=options).build(Nowhere())
 
     setup.__module__, setup.__name__ = define.__module__, f"{define.__name__}_setup"

@@ -189,10 +189,9 @@ class Adaptation:
             sentence = f"A chain left in the trial: the step was divided by {2 ** (halving + 1)} and the chains started again."
             told = told.and_then("halvings", halving + 1, sentence)
             design = design.halved()
-        raise SgmcmcError(
-            f"the chains leave the posterior however small the step (it was halved {HALVINGS} times): log_lik or log_prior is "
-            "probably unbounded, or has a limit written as -inf, which belongs into constraints"
-        )
+        found = f"the chains leave the posterior however small the step (it was halved {HALVINGS} times)"
+        why = "log_lik or log_prior is probably unbounded, or has a limit written as -inf, which belongs into constraints"
+        raise SgmcmcError(f"{found}: {why}")
 
     @cached_property
     def _pairs(self) -> PairTrace:

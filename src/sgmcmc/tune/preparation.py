@@ -108,20 +108,17 @@ class PaperSearch:
         with Bar(progress, "centre", self.n_iters) as bar:
             outcome = loop.trial(state, Request(self.n_iters, keep={}), bar)
         if outcome.attempted is not None:
-            raise SgmcmcError(
-                f"the search for the centre left the finite numbers at step {int(outcome.state.step) + 1} with opt_stepsize "
-                f"{self.schedule.describe()}; give a smaller one, or leave opt_stepsize out for an automatic search"
-            )
+            found = f"left the finite numbers at step {int(outcome.state.step) + 1} with opt_stepsize {self.schedule.describe()}"
+            repair = "give a smaller one, or leave opt_stepsize out for an automatic search"
+            raise SgmcmcError(f"the search for the centre {found}; {repair}")
         return FromParams(outcome.state.position).find(kernel, source, root, progress)
 
 
 def warn_of_distance(distance: float) -> None:
     """A centre that is far from the mode costs noise, and scales taken there may not fit."""
-    warn(
-        f"the search for the centre of the control variates stopped at a mean squared distance of {distance:.3g} "
-        "posterior variances from the mode (goal 0.05). Estimates stay unbiased but are noisier: start params nearer "
-        "the mode, scale the data, or give opt_stepsize to search as the paper does"
-    )
+    found = f"stopped at a mean squared distance of {distance:.3g} posterior variances from the mode (goal 0.05)"
+    repair = "start params nearer the mode, scale the data, or give opt_stepsize to search as the paper does"
+    warn(f"the search for the centre of the control variates {found}. Estimates stay unbiased but are noisier: {repair}")
 
 
 @dataclass(frozen=True)
@@ -147,9 +144,8 @@ class Preparation:
         try:
             dynamics = dynamics.fitted(jnp.zeros(()))
         except InputError as error:
-            raise InputError(
-                "stepsize='auto' came with an alpha or a for each parameter; expected one number for all, or your own stepsize"
-            ) from error
+            found = "stepsize='auto' came with an alpha or a for each parameter"
+            raise InputError(f"{found}; expected one number for all, or your own stepsize") from error
 
         def with_rows(n: int) -> Directions:
             left = 1.0 if self.choice is not None else 1 - n / n_rows
@@ -165,10 +161,8 @@ class Preparation:
         eps = float(f"{0.995 * largest_step(dynamics, with_rows(rows), ALLOWED):.3g}")  # three digits, never above
         predicted = inflation(dynamics, eps, with_rows(rows))
         worst = float(predicted[np.argmax(np.abs(predicted - 1))])
-        sentence = (
-            f"The step size is {eps:.3g}, the largest that adds at most {ALLOWED:.0%} to any variance of a Gaussian with the "
-            "posterior's curvature at its mode."
-        )
+        target = "a Gaussian with the posterior's curvature at its mode"
+        sentence = f"The step size is {eps:.3g}, the largest that adds at most {ALLOWED:.0%} to any variance of {target}."
         told = told.and_then("stepsize", eps, sentence)
         told = told.and_then("predicted_inflation", worst, f"There, no variance is further off than {worst:.3f} times the truth.")
         return eps, rows, told

@@ -81,11 +81,10 @@ def take_survey(problem: Problem, seed: int, progress: Progress, diagonal: bool 
     posterior, table, start = problem.posterior, problem.table, problem.position
     mode = find_mode(posterior, table, start, seed, progress)
     if not mode.converged and keeps_climbing(posterior, table, start, mode.position):
-        raise SgmcmcError(
-            "the log posterior keeps rising without end along a line from the starting values: the posterior has no mode, and is "
-            "probably improper. Data that a plane separates do this to a logistic regression with a flat prior. Give a proper "
-            "log_prior, such as lambda params: -0.5 * (params['beta'] ** 2).sum()"
-        )
+        found = "the log posterior keeps rising without end along a line from the starting values"
+        why = "Data that a plane separates do this to a logistic regression with a flat prior"
+        repair = "Give a proper log_prior, such as lambda params: -0.5 * (params['beta'] ** 2).sum()"
+        raise SgmcmcError(f"{found}: the posterior has no mode, and is probably improper. {why}. {repair}")
     centre = ControlVariate().init(posterior, mode.position, FullPasses(table, progress))
     precision, kind = curvature_at(posterior, table, mode.position, seed, progress, diagonal)
     distance, converged = mode.distance, mode.converged
@@ -137,11 +136,9 @@ def _hessian(posterior: Posterior, position: PyTree, table: Table, seed: int, ba
 def open_direction(names: list[str]) -> SgmcmcError:
     """What to say of a direction that neither the rows nor the prior determine, by the names with the largest part in it."""
     what = names[0] if len(names) == 1 else f"some combination of {', '.join(names)}"
-    return SgmcmcError(
-        f"neither the data nor the prior determine {what}: the log posterior is flat there, so the posterior is improper. With a "
-        "flat prior, data that a plane separates do this, and columns that add up to each other. Give these parameters a proper "
-        "log_prior, or leave one of them out"
-    )
+    found = f"neither the data nor the prior determine {what}: the log posterior is flat there, so the posterior is improper"
+    why = "With a flat prior, data that a plane separates do this, and columns that add up to each other"
+    return SgmcmcError(f"{found}. {why}. Give these parameters a proper log_prior, or leave one of them out")
 
 
 def hessian_rows(n_rows: int, dimension: int) -> int:

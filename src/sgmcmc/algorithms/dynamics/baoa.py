@@ -8,6 +8,7 @@ import numpy as np
 
 from sgmcmc.algorithms.dynamics.momentum import Persistent, left
 from sgmcmc.algorithms.kernel import Motion
+from sgmcmc.core.checks import check_count
 from sgmcmc.core.trees import PyTree, tree_map
 from sgmcmc.problem.schedules import per_parameter
 
@@ -43,7 +44,8 @@ class BAOA(Persistent):
     warmup: int = 0
 
     def fitted(self, position: PyTree) -> Self:
-        return replace(self, alpha=per_parameter(self.alpha, position, "alpha", below=np.nextafter(1.0, 2.0)))
+        alpha = per_parameter(self.alpha, position, "alpha", below=np.nextafter(1.0, 2.0))
+        return replace(self, alpha=alpha, warmup=check_count("warmup", self.warmup, least=0))
 
     def on_unit_ball(self) -> Self:
         return replace(self, curvature=1.0)

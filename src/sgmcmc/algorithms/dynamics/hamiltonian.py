@@ -126,7 +126,8 @@ class PersistentHamiltonian(Persistent):
     warmup: int = 0
 
     def fitted(self, position: PyTree) -> Self:
-        return replace(self, alpha=per_parameter(self.alpha, position, "alpha", below=1.0))
+        warmup = check_count("warmup", self.warmup, least=0)
+        return replace(self, alpha=per_parameter(self.alpha, position, "alpha", below=1.0), warmup=warmup)
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         def kick(v: Any, g: Any, e: Any, z: Any, alpha: Any, share: Any) -> Any:
