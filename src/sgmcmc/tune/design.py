@@ -133,8 +133,8 @@ def control_variates(
     noise = loudest(per_row)
     eps, n, because = rows_and_step(noise, n_rows, d, STEP if before is None else before.eps)
     if 2 * n >= n_rows:
-        price = f"a minibatch would need {n:,} of them, and those twice, at the draw and at the centre"
-        sentence = f"Each step uses all {n_rows:,} rows: {price}, so exact gradients are cheaper."
+        cost = f"a minibatch would need {n:,} of them, and those twice, at the draw and at the centre"
+        sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
         told = Decisions().and_then("minibatch_size", n_rows, sentence)
         return _design(posterior, WhitenedState(whitening, ()), AllRows(table, n_rows), np.zeros(d), None, told, eps)
     if before is not None and before.centred and n <= KEPT_ROWS * before.source.batch_size and eps == before.eps:
