@@ -258,7 +258,7 @@ def many_rows():
     return {"h": rng.gamma(2.0, 0.01, 200).astype(np.float32), "y": rng.normal(1.0, 1.0, 200).astype(np.float32)}
 
 
-@pytest.mark.parametrize("rows", ["random", "window"])
+@pytest.mark.parametrize("rows", ["random", pytest.param("window", marks=pytest.mark.slow)])
 def test_runs_have_the_law(rows):
     """Rows are put where they belong in the table, whoever draws them; with windows of one row the law is the same."""
     sampler = setup(rows=rows)
@@ -364,6 +364,7 @@ def test_a_divergence_leaves_a_finite_table():
     jax.tree.map(np.testing.assert_array_equal, again.estimator, final.estimator)
 
 
+@pytest.mark.slow
 def test_whitened_variables():
     """The table is of gradients in the variables that move."""
     sampler = setup(data=many_rows(), n=10, stepsize=0.1, precondition="laplace")

@@ -128,6 +128,7 @@ def test_what_came_back_earlier_stays_what_it_was():
     np.testing.assert_array_equal(short["mu"], held)
 
 
+@pytest.mark.slow
 def test_sample_made_longer_is_the_same_with_and_without_a_folder(tmp_path):
     def sampled(checkpoint):
         with warnings.catch_warnings():

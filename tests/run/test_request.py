@@ -51,6 +51,7 @@ def test_a_whole_chain_is_one_request_for_one_problem(made, name):
     assert made == ONCE
 
 
+@pytest.mark.slow
 def test_so_it_is_with_a_folder_and_everything_else(made, tmp_path):
     for n_iters in (10, 20):
         made.clear()

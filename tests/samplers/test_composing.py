@@ -101,6 +101,7 @@ def test_a_state_of_another_estimator_is_refused(one, other):
             setup(gradient=mine).run(state, 5, progress=False)
 
 
+@pytest.mark.slow
 def test_a_state_of_another_estimator_is_refused_behind_a_whitening_too():
     state = setup(gradient="control-variates", precondition="laplace").init(seed=1, progress=False)
     with pytest.raises(sgmcmc.InputError, match="made by another sampler"):

@@ -59,9 +59,9 @@ BATTERY = {
     "diagonal": (sgmcmc.sgld_setup, {"precondition": "diagonal"}),
     "saga-laplace": (composed(gradient="saga"), {"precondition": "laplace"}),
 }
-SOME = ("sgld", "sghmc", "sgnht", "baoacv-laplace", "saga")
+SOME = ("sgld", "sghmc", "baoacv-laplace", "saga")
 ALL = [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in BATTERY]
-"""Each dynamics and each estimator at every change; every pair of them, and the variants, with the slow tests."""
+"""One leap and several, each estimator, and whitening at every change; all others with the slow tests."""
 
 
 @pytest.mark.parametrize("name", ALL)
