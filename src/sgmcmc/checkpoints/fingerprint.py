@@ -190,10 +190,9 @@ def _of_leaf(value: Any, arguments: Sequence[PyTree]) -> str:
     if _is_number(value):
         return repr(np.asarray(value).item()) if np.ndim(value) == 0 else _of_numbers(value)
     if is_dataclass(value) and not isinstance(value, type):
-        of_its_own = (
-            {} if "__dataclass_fields__" in vars(type(value)) else vars(value)
-        )  # of a subclass that is no dataclass itself
-        return _of_parts(value, {one.name: getattr(value, one.name) for one in fields(value)} | of_its_own, arguments)
+        parts = {one.name: getattr(value, one.name) for one in fields(value)}
+        own = "__dataclass_fields__" in vars(type(value))  # else it has attributes beside the fields that it inherits
+        return _of_parts(value, parts if own else parts | vars(value), arguments)
     if callable(value) and not isinstance(value, type):
         if not arguments:
             raise InputError(f"{describe(value)} cannot be told from other functions without arguments to trace it on")

@@ -13,11 +13,12 @@ import jax
 import numpy as np
 
 from sgmcmc.core.checks import Progress
+from sgmcmc.core.errors import InputError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks
-from sgmcmc.rows.table import Stratum, Table, as_table, check_block
+from sgmcmc.rows.table import LARGE_SHARE, Stratum, Table, as_table, check_block, physical_memory
 from sgmcmc.run.hosts import sum_over_processes
 
 BLOCK_BYTES = 4 << 20
@@ -89,8 +90,16 @@ class FullPasses:
         with self._bar() as bar:
             for rows in all_rows(self.arrays, 4 * size(arguments)):
                 parts.append(tree_map(np.asarray, program(*arguments, rows)))
-                bar.update(len(next(iter(rows.values()))))
+                self._refuse_if_large(parts[-1], count := len(next(iter(rows.values()))))
+                bar.update(count)
         return tree_map(lambda *blocks: np.concatenate(blocks), *parts)
+
+    def _refuse_if_large(self, block: PyTree, rows: int) -> None:
+        """Where what a block gives shows that all of it would not fit."""
+        total = as_table(self.arrays).n_rows // rows * sum(leaf.nbytes for leaf in jax.tree.leaves(block))
+        if total > LARGE_SHARE * physical_memory():
+            found = f"the estimator keeps {total / 2**30:.1f} GB for each chain, something of every row"
+            raise InputError(f"{found}, too much for this machine's memory; expected gradient='control-variates'")
 
     def _bar(self) -> Bar:
         return Bar(self.progress, "full gradient", as_table(self.arrays).n_rows, "row")

@@ -8,9 +8,8 @@ import numpy as np
 
 from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.trees import Batch, PyTree, size, tree_map
+from sgmcmc.core.trees import Batch, PyTree, tree_map
 from sgmcmc.problem.posterior import Posterior
-from sgmcmc.rows.table import physical_memory
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,6 @@ class SAGA(Estimator):
     carries, per_chain, knows_rows = dict, True, True
 
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> dict[str, PyTree]:
-        n_bytes = sum(posterior.n_rows * leaf.nbytes for leaf in jax.tree.leaves(position))
-        if n_bytes > physical_memory() / 4:
-            found = f"SAGA's table of row gradients, {posterior.n_rows:,} rows × {size(position):,} numbers for each chain"
-            raise InputError(f"{found}, takes {n_bytes / 2**30:.1f} GB; expected gradient='control-variates' for so many")
         table = passes.each(Posterior.row_gradients, posterior, position)
         total = tree_map(lambda g: jnp.asarray(np.sum(g, axis=0, dtype=np.float64), g.dtype), table)
         return {"table": tree_map(jnp.asarray, table), "sum": total, "lost": tree_map(jnp.zeros_like, total)}
