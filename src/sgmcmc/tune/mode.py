@@ -7,7 +7,7 @@ unbiased for any centre; a close one makes it quiet.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import PyTree, Rows, flat, join, split
+from sgmcmc.core.trees import PyTree, Rows, flat, join, number_names, split
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
@@ -30,9 +30,20 @@ METRIC_ROWS = 200_000
 LARGE_MODEL_METRIC_ROWS = 2_000
 ROUNDS, STEPS_PER_ROUND = 12, 25
 FULL_ROUNDS, FULL_STEPS_PER_ROUND = 3, 15
-HALVINGS = 30
+SHORTEST = 1e-9
+"""The part of a direction below which a line search gives up."""
+
 MOST_PASSES = 300
 """Evaluations on the same rows after which a search ends, wherever it is."""
+
+NUDGE = 0.01
+"""Posterior standard deviations by which a search leaves a start at a kink of the log likelihood: zeros often are one."""
+
+LONGEST_LOG_STEP = 3.0
+"""How far one step may go in a parameter behind a constraint, which mostly lives on a log scale: a factor of 20."""
+
+LENGTHS = (0.0, 1.0, 4.0, 16.0, 64.0, 256.0)
+"""How far beyond its end a search that did not converge is followed, in lengths of its way there."""
 
 LARGEST_DENSE = 2000
 """Up to this many parameters the metric is a full matrix; beyond, its diagonal."""
@@ -49,12 +60,17 @@ KINK = 0.1
 
 @dataclass(frozen=True)
 class Mode:
-    """Where the search ended and how well: `distance` is the mean squared distance in posterior standard deviations."""
+    """Where the search ended and how well: `distance` is the mean squared distance in posterior standard deviations.
+
+    `passes` over all rows were made for it, after `looks` at a subsample; `heading` is the last step.
+    """
 
     position: PyTree
     converged: bool
     distance: float
     passes: int
+    looks: int
+    heading: PyTree
 
 
 @dataclass(frozen=True)
@@ -119,13 +135,14 @@ class QuasiNewton:
 
 @dataclass(frozen=True)
 class _Point:
-    """The log posterior at a host vector; `settled` is its gradient without kinks of the prior."""
+    """The log posterior at a host vector; `settled` is its gradient without kinks of the prior, `step` led there."""
 
     x: np.ndarray
     metric: Metric
     value: float
     gradient: np.ndarray
     settled: np.ndarray
+    step: np.ndarray
 
     @cached_property
     def distance(self) -> float:
@@ -143,11 +160,14 @@ class _Objective:
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient, and the prior's part of the gradient."""
+        (value, gradient), (prior_value, prior) = self.likelihood(x), self.prior(x)
+        return value + prior_value, gradient + prior, prior
+
+    def likelihood(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         block, scale = compiled(value_and_gradient, self.posterior, "sum_of_rows"), self.posterior.n_rows / self.table.total_rows
         value, gradient = full_sum(partial(block, as_tree(x, self.like)), self.table)
-        prior_value, prior = self.prior(x)
         self.passes += 1
-        return scale * float(value) + prior_value, scale * gradient + prior, prior
+        return scale * float(value), scale * gradient
 
     def prior(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = compiled(value_and_gradient, self.posterior, "log_density_prior")(as_tree(x, self.like))
@@ -155,8 +175,30 @@ class _Objective:
 
     def at(self, x: np.ndarray, metric: Metric) -> _Point:
         value, gradient, prior = self(x)
-        below, above = (self.prior(x + side * KINK * (1 / metric.scale))[1] for side in (-1, 1))
-        return _Point(x, metric, value, gradient, without_kinks(gradient, prior, below, above))
+        return _Point(x, metric, value, gradient, self._settled(x, metric, gradient, prior), np.zeros_like(x))
+
+    def under(self, point: _Point, metric: Metric) -> _Point:
+        """The same point, measured by another metric."""
+        settled = self._settled(point.x, metric, point.gradient, self.prior(point.x)[1])
+        return replace(point, metric=metric, settled=settled)
+
+    def _settled(self, x: np.ndarray, metric: Metric, gradient: np.ndarray, prior: np.ndarray) -> np.ndarray:
+        below, above = (self.prior(x + side * KINK / metric.scale)[1] for side in (-1, 1))
+        return without_kinks(gradient, prior, below, above)
+
+    def capped(self, direction: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """A direction that takes no parameter behind a constraint too far at once; if need be, all of it is shorter."""
+        too_far = np.max(np.abs(direction) * self._constrained) / LONGEST_LOG_STEP
+        if too_far <= 1:
+            return direction
+        clipped = np.where(self._constrained, np.clip(direction, -LONGEST_LOG_STEP, LONGEST_LOG_STEP), direction)
+        return clipped if clipped @ gradient > 0 else direction / too_far
+
+    @cached_property
+    def _constrained(self) -> np.ndarray:
+        """Which numbers have a constraint."""
+        leaves = zip(self.posterior.transform.bijections, jax.tree.leaves(self.like), strict=True)
+        return np.concatenate([np.full(np.size(leaf), bijection is not None) for bijection, leaf in leaves])
 
     def metric(self, x: np.ndarray, sample: Table) -> Metric:
         """From some rows; a matrix if they can tell all directions apart, and it is small enough to solve with."""
@@ -176,7 +218,7 @@ class _Objective:
 
 def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, progress: Progress) -> Mode:
     """Search from `start`; bounded work whatever the posterior."""
-    x = join(start)
+    x, looks = join(start), 0
     metric_rows = METRIC_ROWS if len(x) <= LARGEST_DENSE else LARGE_MODEL_METRIC_ROWS
     sample = subsample(table, max(10_000, min(200 * len(x), 200_000)), seed)  # enough to say where the mode roughly is
     rounds, steps = ROUNDS, STEPS_PER_ROUND
@@ -184,23 +226,35 @@ def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, prog
         if sample.total_rows < posterior.n_rows:
             rough = _Objective(posterior, sample, start)
             x = _search(rough, x, subsample(sample, metric_rows, seed), rounds, steps, bar)[0].x
-            rounds, steps = FULL_ROUNDS, FULL_STEPS_PER_ROUND
+            rounds, steps, looks = FULL_ROUNDS, FULL_STEPS_PER_ROUND, rough.passes
         whole = _Objective(posterior, table, start)
         point, distance = _search(whole, x, subsample(table, metric_rows, seed + 1), rounds, steps, bar)
-    return Mode(as_tree(point.x, start), distance < TOLERANCE, distance, whole.passes)
+    heading = as_tree(point.step, start)
+    return Mode(as_tree(point.x, start), distance < TOLERANCE, distance, whole.passes, looks, heading)
 
 
 def _search(objective: _Objective, x: np.ndarray, metric_rows: Table, rounds: int, steps: int, bar: Bar) -> tuple[_Point, float]:
     """Rounds of ascent, each with the metric of where it starts, until close or out of work."""
-    point = None
+    point = _off_kinks(objective, objective.at(x, objective.metric(x, metric_rows)))
     for _ in range(rounds):
-        point = objective.at(x, objective.metric(x, metric_rows))
         moved = point if point.distance < TOLERANCE else _ascend(objective, point, steps, bar)
         if moved is point or objective.passes > MOST_PASSES:
+            point = moved
             break
-        point, x = moved, moved.x
-    assert point is not None
-    return point, point.distance if objective.determines(x, point.metric.silent, metric_rows) else np.inf
+        point = objective.under(moved, objective.metric(moved.x, metric_rows))
+    return point, point.distance if objective.determines(point.x, point.metric.silent, metric_rows) else np.inf
+
+
+def _off_kinks(objective: _Objective, point: _Point) -> _Point:
+    """A point whose gradient can be believed: itself, or one a hair away if the log likelihood's gradient jumps over that.
+
+    Derivatives at a kink are a matter of convention: those of NumPyro's `BernoulliLogits` are 0 and 1 at a logit of exactly 0.
+    """
+    hair = NUDGE * np.random.default_rng(0).standard_normal(len(point.x)) / point.metric.scale
+    beside = objective.at(point.x + hair, point.metric)
+    prior, there = (objective.prior(x)[1] for x in (point.x, beside.x))
+    jump = (beside.gradient - there) - (point.gradient - prior)
+    return beside if np.isfinite(beside.value) and point.metric.distance(jump) > 1 else point
 
 
 def _ascend(objective: _Objective, point: _Point, steps: int, bar: Bar) -> _Point:
@@ -214,30 +268,59 @@ def _ascend(objective: _Objective, point: _Point, steps: int, bar: Bar) -> _Poin
             new = _line_search(objective, point, memory.direction(point.settled))
         if new is None:
             break
-        memory.learn(new.x - point.x, point.gradient - new.gradient)
+        memory.learn(new.step, point.gradient - new.gradient)
         point = new
         bar.update(1, log_posterior=point.value)
     return point
 
 
 def _line_search(objective: _Objective, point: _Point, direction: np.ndarray) -> _Point | None:
-    """The first of 1, 1/2, 1/4, ... of the direction that climbs; a value that is not finite does not."""
-    slope = float(point.settled @ direction)
-    length = 1.0
-    for _ in range(HALVINGS if slope > 0 else 0):
+    """The first point on the way that climbs enough, each try shorter as a parabola through the last one says; a value that is
+    not finite does not climb.
+    """
+    direction = objective.capped(direction, point.settled)
+    slope, length = float(point.settled @ direction), 1.0
+    while slope > 0 and length > SHORTEST:
         new = objective.at(point.x + length * direction, point.metric)
         if np.isfinite(new.value) and np.isfinite(new.gradient).all() and new.value > point.value + 1e-4 * length * slope:
-            return new
-        length /= 2
+            return replace(new, step=length * direction)
+        length *= next_part(new.value - point.value, length * slope)
     return None
 
 
-def keeps_climbing(posterior: Posterior, table: Table, start: PyTree, end: PyTree) -> bool:
-    """Whether the log posterior does not fall on the way on from `start` through `end`: then it has no mode there."""
+def next_part(gain: float, expected: float) -> float:
+    """The part of a step that a parabola with slope `expected` at its start and `gain` at its end climbs most on, within reason."""
+    return float(np.clip(expected / (2 * (expected - gain)), 0.05, 0.5)) if np.isfinite(gain) else 0.1
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """A log posterior that did not fall beyond the end of a search, and by how much it rose on the way there."""
+
+    parameters: list[str]
+    moved: float
+    risen: float
+
+
+def endless_ascent(posterior: Posterior, table: Table, start: PyTree, mode: Mode) -> Ascent | None:
+    """Evidence that the posterior is improper: far beyond the end of a search the log likelihood still does not fall, and the
+    prior, which would have to stop it, does not change. A prior that does change may be proper, whatever the search found.
+    """
     objective = _Objective(posterior, table, start)
-    here, away = join(end), join(end) - join(start)
-    values = [objective(here + further * away)[0] for further in (0.0, 0.5, 1.0, 3.0)]
-    return bool(np.isfinite(values).all() and (np.diff(values) >= -1e-6 * (1 + abs(values[0]))).all())
+    begun, ended, heading = join(start), join(mode.position), join(mode.heading)
+    away = ended - begun
+    for line in (away, heading * np.linalg.norm(away) / max(float(np.linalg.norm(heading)), 1e-300)):
+        path = [ended + length * line for length in LENGTHS]
+        priors = np.array([objective.prior(x)[0] for x in path])
+        if not line.any() or not (np.abs(priors - priors[0]) < 1e-3 * (1 + abs(priors[0]))).all():
+            continue
+        values = np.array([objective.likelihood(x)[0] for x in path])
+        if np.isfinite(values).all() and (np.diff(values) >= -1e-6 * (1 + abs(values[0]))).all():
+            names, part = number_names(start), np.abs(line) / (1 + np.abs(begun))
+            most = [names[i] for i in np.argsort(part)[::-1][:3] if part[i] > 0.1 * part.max()]
+            risen = values[0] + priors[0] - objective(begun)[0]
+            return Ascent(most, float(np.abs(away).max()), float(risen))
+    return None
 
 
 def value_and_gradient(posterior: Posterior, density: str, *arguments: Any) -> tuple[jax.Array, jax.Array]:

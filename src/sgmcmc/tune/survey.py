@@ -25,7 +25,17 @@ from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
 from sgmcmc.run.passes import FullPasses, all_rows, compiled, full_sum
 from sgmcmc.run.request import Problem
-from sgmcmc.tune.mode import LARGEST_DENSE, TOLERANCE, as_tree, find_mode, fisher_information, keeps_climbing, prior_curvature
+from sgmcmc.tune.mode import (
+    LARGEST_DENSE,
+    LENGTHS,
+    TOLERANCE,
+    Ascent,
+    as_tree,
+    endless_ascent,
+    find_mode,
+    fisher_information,
+    prior_curvature,
+)
 
 HESSIAN_WORK = 4e9
 """Rows × d² that the dense Hessian may cost; with more rows a subsample gives the correlations and all rows the scales."""
@@ -62,14 +72,16 @@ Choice: TypeAlias = Importance | Pool
 @packable
 @dataclass(frozen=True)
 class Survey:
-    """The mode (or where the search ended) after so many passes over the data, with the full gradient there; the posterior's
-    precision, a matrix or its diagonal; and where that came from: `"fisher"` where the `"hessian"` is not positive definite.
+    """The mode (or where the search ended) after so many passes over the data and looks at a subsample, with the full gradient
+    there; the posterior's precision, a matrix or its diagonal; and where that came from: `"fisher"` where the `"hessian"` is not
+    positive definite.
     """
 
     centre: Centre
     precision: np.ndarray
     curvature: str
     passes: int
+    looks: int
 
     @property
     def whitening(self) -> Whitening:
@@ -80,11 +92,9 @@ def take_survey(problem: Problem, seed: int, progress: Progress, diagonal: bool 
     """Mode, full gradient, curvature: bounded work, and an error where there is no posterior to sample."""
     posterior, table, start = problem.posterior, problem.table, problem.position
     mode = find_mode(posterior, table, start, seed, progress)
-    if not mode.converged and keeps_climbing(posterior, table, start, mode.position):
-        found = "the log posterior keeps rising without end along a line from the starting values"
-        why = "Data that a plane separates do this to a logistic regression with a flat prior"
-        repair = "Give a proper log_prior, such as lambda params: -0.5 * (params['beta'] ** 2).sum()"
-        raise SgmcmcError(f"{found}: the posterior has no mode, and is probably improper. {why}. {repair}")
+    ascent = None if mode.converged else endless_ascent(posterior, table, start, mode)
+    if ascent is not None:
+        raise improper(ascent)
     centre = ControlVariate().init(posterior, mode.position, FullPasses(table, progress))
     precision, kind = curvature_at(posterior, table, mode.position, seed, progress, diagonal)
     distance, converged = mode.distance, mode.converged
@@ -93,7 +103,17 @@ def take_survey(problem: Problem, seed: int, progress: Progress, diagonal: bool 
         distance = float(slope @ np.linalg.solve(precision, slope)) / len(slope)
         converged = distance < TOLERANCE
     centre = replace(centre, distance=jnp.asarray(distance, float), converged=jnp.asarray(converged))
-    return Survey(centre, precision, kind, mode.passes)
+    return Survey(centre, precision, kind, mode.passes, mode.looks)
+
+
+def improper(ascent: Ascent) -> SgmcmcError:
+    """What to say of a posterior without a mode, and without a prior that could make it proper."""
+    along = ", ".join(ascent.parameters)
+    found = f"the log posterior keeps rising without end along {along}: by {ascent.risen:.3g} over a distance of {ascent.moved:.3g}"
+    further = f"and up to {LENGTHS[-1]:.0f} times as far the likelihood does not fall, and the prior does not change"
+    why = "Data that a plane separates do this to a logistic regression with a flat prior"
+    repair = "Give these parameters a proper log_prior, such as lambda params: -0.5 * (params['beta'] ** 2).sum()"
+    return SgmcmcError(f"{found}, {further}. So the posterior has no mode and is improper. {why}. {repair}")
 
 
 def curvature_at(
@@ -172,9 +192,18 @@ def with_floor(likelihood: np.ndarray, prior: np.ndarray, names: list[str]) -> n
     smallest, directions = np.linalg.eigh(total)
     if smallest[0] < OPEN:
         part = np.abs(directions[:, 0])
-        largest = np.argsort(part)[::-1][:4]
-        raise open_direction([names[i] for i in largest if part[i] > 0.1])
+        if not speaks(prior, directions[:, 0] / scale):
+            largest = np.argsort(part)[::-1][:4]
+            raise open_direction([names[i] for i in largest if part[i] > 0.1])
+        total = (directions * np.maximum(smallest, OPEN)) @ directions.T  # determined, if by no more than rounding can tell
     return total * np.outer(scale, scale)
+
+
+def speaks(prior: np.ndarray, direction: np.ndarray) -> bool:
+    """Whether a prior's precision has something to say about a direction, however little beside the rows."""
+    own, known = direction**2 * np.diag(prior), np.diag(prior) > 0
+    along = direction @ prior @ direction
+    return bool(np.sum(direction[known] ** 2) > 0.5 * np.sum(direction**2) and along > 1e-6 * own.sum() > 0)
 
 
 def whitening_of(precision: np.ndarray, origin: PyTree) -> Whitening:
