@@ -1,7 +1,8 @@
 """Rows drawn with unequal probabilities: row i with probability q_i, with replacement, counted 1/(n q_i) times.
 
 Rows that matter more come more often and count less, so the estimate stays unbiased and its variance falls. An alias table
-draws a row in O(1), whatever N: pick a column uniformly, then keep it or go to its alias.
+draws a row in O(1), whatever N: pick a column uniformly, then keep it or go to its alias. Rows that would come in every minibatch
+on average, such as the few of a rare level, are cheaper to take always, each counted once: they make no noise at all.
 
 From data too large to hold, a pool of rows is drawn once, then sampled from in memory. With the exact full gradient at the centre
 known, only differences to it need rows. A pool of m rows, row i drawn with probability q_i and counted 1/(m q_i) times, estimates
@@ -11,9 +12,9 @@ estimate from a single row.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,9 @@ TICKS = 2**23
 
 UNIFORM_SHARE = 0.1
 """Of the rows that are drawn alike from all: bounds every weight, however wrong the scores."""
+
+MOST_CERTAIN = 0.5
+"""The part of a minibatch that rows which are always in may take up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,19 +94,37 @@ def mixed(scores: Any, uniform_share: float = UNIFORM_SHARE) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Importance:
-    """A probability for every row of a table."""
+    """A probability for every row of a table but the `certain` ones, which are in every minibatch; theirs is 0."""
 
     arrays: Mapping[str, Any]
     probabilities: np.ndarray
+    certain: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def some(self, count: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
         """Rows drawn by them, in order, and 1/q of each."""
         index = np.sort(_drawn(self.probabilities, count, rng))
         return gather_all(as_table(self.arrays), index), 1 / self.probabilities[index]
 
+    def sketch(self, count: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+        """So many rows, and weights with which their sum estimates that of all."""
+        drawn = count - len(self.certain)
+        index = np.concatenate([self.certain, _drawn(self.probabilities, drawn, rng)])
+        weights = np.concatenate([np.ones(len(self.certain)), 1 / (drawn * self.probabilities[index[len(self.certain) :]])])
+        return gather_all(as_table(self.arrays), index), weights
+
+    def with_certain(self, batch_size: int) -> Self:
+        """The same with those rows always in that minibatches of so many would have once or more on average."""
+        left, certain = self.probabilities.copy(), np.zeros(0, np.int64)
+        while True:
+            more = np.flatnonzero((batch_size - len(certain)) * left >= left.sum())
+            if not len(more) or len(certain) + len(more) > MOST_CERTAIN * batch_size:
+                break
+            left[more], certain = 0.0, np.concatenate([certain, more])
+        return replace(self, probabilities=left / left.sum(), certain=np.sort(certain))
+
     def source(self, batch_size: int) -> Source:
-        """Minibatches drawn by them."""
-        return make_importance_rows(self.arrays, batch_size, self.probabilities)
+        """Minibatches drawn by them, of so many rows in all."""
+        return make_importance_rows(self.arrays, batch_size, self.probabilities, self.certain)
 
 
 @dataclass(frozen=True)
@@ -113,6 +135,7 @@ class HostImportanceRows(Source):
     """
 
     law: AliasTable
+    certain: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
 
     kind = "importance"
 
@@ -120,17 +143,28 @@ class HostImportanceRows(Source):
         q = self.law.probabilities
         if len(q) != self.n_rows:
             raise InputError(f"probabilities has {len(q)} entries; expected one for each of the {self.n_rows} rows")
-        if not q.all():
-            never = f"row {int(np.argmin(q))} would never be drawn: its probability is zero or below {1 / TICKS:.1g} of the mean"
+        seen = q > 0
+        seen[self.certain] = True
+        if not seen.all():
+            never = (
+                f"row {int(np.argmin(seen))} would never be drawn: its probability is zero or below {1 / TICKS:.1g} of the mean"
+            )
             raise InputError(f"{never}; spread a share over all rows, as mixed(scores, uniform_share=0.1) does")
+
+    @property
+    def drawn(self) -> int:
+        """Rows of a minibatch that are drawn."""
+        return self.batch_size - len(self.certain)
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """What each row counts for when it is drawn."""
-        return (1 / (self.batch_size * self.law.probabilities)).astype(jnp.result_type(float))
+        """What each row counts for when it is in a minibatch."""
+        q = self.law.probabilities.copy()
+        q[self.certain] = 1 / self.drawn
+        return (1 / (self.drawn * q)).astype(jnp.result_type(float))
 
     def draw(self, keys: jax.Array) -> PyTree:
-        return columns_and_coins(keys, self.n_rows, self.batch_size)
+        return columns_and_coins(keys, self.n_rows, self.drawn)
 
     @property
     def bytes_per_batch(self) -> int:
@@ -139,6 +173,9 @@ class HostImportanceRows(Source):
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         capacity = len(drawn[0])
         index = self.law.rows(*(np.asarray(numbers)[:count] for numbers in drawn))
+        if len(self.certain):
+            certain = np.broadcast_to(self.certain.astype(index.dtype), (*index.shape[:-1], len(self.certain)))
+            index = np.concatenate([certain, index], axis=-1)
         rows = gather_all(self.table, index, capacity)
         return rows, gather(self.weights, index, capacity), filled_up(index, capacity)
 
@@ -153,24 +190,24 @@ class DeviceImportanceRows(HostImportanceRows):
 
     @cached_property
     def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
-        return jax.device_put(((self.law.keep, self.law.alias), (whole(self.table), self.weights)))
+        return jax.device_put(((self.law.keep, self.law.alias), (whole(self.table), self.weights), self.certain.astype(np.int32)))
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         return drawn
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
-        (columns, numbers), (table, dataset) = entry, data
+        (columns, numbers), (table, dataset, certain) = entry, data
         keep, alias = rows_of(table, columns)
-        index = jnp.where(numbers < keep, columns, alias)
+        index = jnp.concatenate([certain, jnp.where(numbers < keep, columns, alias)])
         rows, weight = rows_of(dataset, index)
         return Batch(rows, weight, index)
 
 
-def make_importance_rows(arrays: Mapping[str, Any], batch_size: int, probabilities: Any) -> Source:
-    """The source that draws row i of a table in proportion to `probabilities[i]`, on this backend."""
+def make_importance_rows(arrays: Mapping[str, Any], batch_size: int, probabilities: Any, certain: Any = ()) -> Source:
+    """The source that draws row i of a table in proportion to `probabilities[i]`, the `certain` ones always, on this backend."""
     on_host = jax.default_backend() == "cpu" or not as_table(arrays).in_memory
     version = HostImportanceRows if on_host else DeviceImportanceRows
-    return version(arrays, batch_size, make_alias_table(probabilities))
+    return version(arrays, batch_size, make_alias_table(probabilities), np.asarray(certain, np.int64))
 
 
 @partial(jax.jit, static_argnums=1)
@@ -206,6 +243,11 @@ class Pool:
         """Rows drawn by importance, and 1/q of each: any of the pool's are that."""
         index = np.sort(rng.integers(0, self.size, count))
         return gather_all(Table(self.rows), index), self.inverse[index]
+
+    def sketch(self, count: int, rng: np.random.Generator) -> tuple[Rows, np.ndarray]:
+        """So many rows, and weights with which their sum estimates that of all."""
+        rows, inverse = self.some(count, rng)
+        return rows, inverse / count
 
     def source(self, batch_size: int) -> Source:
         """Minibatches of each chain's own pool."""

@@ -59,6 +59,11 @@ class Source:
         return self.table.n_rows
 
     @property
+    def drawn(self) -> int:
+        """Rows of a minibatch that are drawn: all, unless some are always in."""
+        return self.batch_size
+
+    @property
     def bytes_per_batch(self) -> int:
         """Size of one entry of the plan."""
         return self.batch_size * (self.table.row_bytes + 4)

@@ -18,7 +18,7 @@ from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.result import Result
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
-from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
+from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Complaint, Trial, complaint_about, unsettled
 from sgmcmc.tune.survey import take_survey
 
 DRAWS_PER_TIME = 8
@@ -129,7 +129,7 @@ class _Sampling:
             if _made(result) < self.draws or "fallback" in trial.decisions:
                 break
             shown = self.adaptation.shown_by(trial, result)
-            complaint = noise_complaint(shown) or variance_complaint(shown)
+            complaint = complaint_about(shown)
             if complaint is None or trial.round >= ROUNDS:
                 break
             trial = self._trial(attempt, partial(self._again, shown, complaint))
@@ -145,7 +145,7 @@ class _Sampling:
         survey = self.place.stage("survey", look, problem.position)
         return adaptation.adapt(survey)
 
-    def _again(self, shown: Trial, complaint: str) -> Trial:
+    def _again(self, shown: Trial, complaint: Complaint) -> Trial:
         return self.adaptation.tuned(self.adaptation.again(shown, complaint))
 
     def _trial(self, attempt: int, make: Callable[[], Trial]) -> Trial:

@@ -25,7 +25,7 @@ from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
-from sgmcmc.tune.design import NOISE, Design, control_variates, loudest, plain_gradients
+from sgmcmc.tune.design import NOISE, SMALLEST_STEP, TOO_STEEP, Design, control_variates, loudest, plain_gradients
 from sgmcmc.tune.survey import FEW_POINTS, NOISE_POINTS, Pilot, Survey, dense_whitening
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
@@ -44,13 +44,37 @@ OFF, SURE = 0.1, 4.0
 LOUD = 2.0
 """So does noise that is so many times what the rows were chosen for."""
 
+NEARER = 4
+"""How often the starts of chains are brought nearer to the centre, by half, where the posterior is too steep for them."""
+
+SMALLER = 2.0
+"""How many times smaller a step becomes that made variances too large."""
+
+ROBUST, MOST_STRETCH = 4.0, 4.0
+"""Standard deviations beyond which a draw counts as no farther when scales are taken; how much one round may change them."""
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What is wrong with a trial: its cause (`"step"`, `"noise"` or `"shape"`), and in words."""
+
+    cause: str
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
+KEPT = ("state", "positions", "gradients", "stride", "noise", "steepest", "round", "decisions")
+"""What a checkpoint has of a trial beside its design."""
+
 
 @dataclass(frozen=True)
 class Trial:
     """Chains that went through a trial: where they are, and what they showed.
 
     Positions and gradients are those of every `stride`-th step. `noise` is that of a gradient from a single row, where the
-    chains were; None without control variates.
+    chains were, and `steepest` the largest curvature there; None without control variates.
     """
 
     sampler: Sampler
@@ -60,6 +84,7 @@ class Trial:
     gradients: np.ndarray
     stride: int
     noise: np.ndarray | None
+    steepest: float | None
     round: int
     decisions: Decisions
 
@@ -71,7 +96,7 @@ class Trial:
 
     def packed(self) -> dict[str, Any]:
         """For a checkpoint."""
-        own = {name: getattr(self, name) for name in ("state", "positions", "gradients", "stride", "noise", "round", "decisions")}
+        own = {name: getattr(self, name) for name in KEPT}
         return {"design": self.design.packed(), **own}
 
     @property
@@ -79,17 +104,29 @@ class Trial:
         """All positions, chain after chain."""
         return self.positions.reshape(-1, self.positions.shape[-1])
 
+    @cached_property
+    def near(self) -> np.ndarray:
+        """The same, those thrown far out drawn in: nothing is to be learnt from how far they went."""
+        middle = np.median(self.states, axis=0)
+        spread = 1.4826 * np.median(np.abs(self.states - middle), axis=0)
+        return np.clip(self.states, middle - ROBUST * spread, middle + ROBUST * spread)
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Their mean."""
+        return self.near.mean(axis=0)
+
     @property
     def away(self) -> np.ndarray:
         """The same, from their mean."""
-        return self.states - self.states.mean(axis=0)
+        return self.near - self.middle
 
     @property
     def noise_share(self) -> float:
         """The part of the chains' variance that noise makes up in its loudest direction; 0 where that is not known."""
         if self.noise is None:
             return 0.0
-        return self.design.amplification * loudest(self.noise) / self.design.source.batch_size
+        return self.design.amplification * loudest(self.noise) / self.design.source.drawn
 
 
 @dataclass(frozen=True)
@@ -133,34 +170,28 @@ class Adaptation:
         told = Decisions().and_then("mode", survey.passes, sentence)
         design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
         trial = self.attempt(design, 0, told)
-        while (complaint := variance_complaint(trial)) is not None:
-            if trial.round == ROUNDS and noise_complaint(trial) is not None:
+        while (complaint := complaint_about(trial)) is not None:
+            if trial.round == ROUNDS and complaint.cause == "noise":
                 return self.fall_back(survey.whitening, trial.decisions, f"after {ROUNDS} rounds {complaint}")
             if trial.round == ROUNDS:
                 return replace(trial, decisions=unsettled(trial.decisions, complaint))
             trial = self.again(trial, complaint)
         return self.tuned(trial)
 
-    def again(self, trial: Trial, complaint: str) -> Trial:
-        """Another round, by what a trial showed: scales from its covariance, drawn towards those before while draws are few."""
-        number, whitening, every, away = trial.round + 1, trial.design.whitening, trial.states, trial.away
-        effective, d = len(every) / trial.autocorrelation, every.shape[1]
-        trust = effective / (effective + d)
-        if whitening.dense:
-            stretch = np.linalg.cholesky(trust * np.cov(every.T).reshape(d, d) + (1 - trust) * np.eye(d))
-            whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ stretch, whitening.origin)
-            away = away @ np.linalg.inv(stretch).T
-        else:
-            scale = np.sqrt(trust * every.var(axis=0) + (1 - trust))
-            factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
-            whitening, away = replace(whitening, factor=factor), away / scale
+    def again(self, trial: Trial, complaint: Complaint) -> Trial:
+        """Another round, by what a trial showed: a smaller step, or centre, scales and rows from where the chains went."""
+        number = trial.round + 1
+        if complaint.cause == "step":
+            told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; the step was made smaller.")
+            return self.attempt(trial.design.slower(SMALLER), number, told)
+        whitening, away = reshaped(trial)
         told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; centre, scales and rows were renewed.")
         return self.attempt(self._about_mean(trial, whitening, away, self.seed + 10 * number), number, told)
 
     def _about_mean(self, trial: Trial, whitening: Whitening, away: np.ndarray, seed: int) -> Design:
         """A design with its centre at the chains' mean, which takes a pass over the data, and rows by where they went."""
         before, problem = trial.design, self.problem
-        z = split(jnp.asarray(trial.states.mean(axis=0), float), before.whitening.zero())
+        z = split(jnp.asarray(trial.middle, float), before.whitening.zero())
         passes = FullPasses(problem.table, self.progress)
         centre = ControlVariate().init(problem.posterior, before.whitening.leave(z), passes)
         whitening = replace(whitening, origin=centre.position)
@@ -170,7 +201,7 @@ class Adaptation:
         """The same design with half the step, tried anew: for chains that left after their trial."""
         sentence = "A chain left the posterior after its trial: the step was halved and the chains started again."
         told = trial.decisions.and_then("halvings", 1, sentence)
-        return self.attempt(trial.design.halved(), trial.round + 1, told)
+        return self.attempt(trial.design.slower(), trial.round + 1, told)
 
     def fall_back(self, whitening: Whitening, told: Decisions, why: str) -> Trial:
         """Plain gradients, and no further rounds."""
@@ -181,14 +212,15 @@ class Adaptation:
         """A trial of a design; where chains leave, with half the step."""
         for halving in range(HALVINGS + 1):
             sampler = self.sampler(design)
-            outcome = self._run(sampler, sampler.scatter(self._init(sampler, design, number), scatter), warm_up, TRIAL)
+            start = self._within_reach(sampler, design, sampler.scatter(self._init(sampler, design, number), scatter))
+            outcome = self._run(sampler, start, warm_up, TRIAL)
             positions, gradients = (flat_draws(outcome.values["pairs"][name], True) for name in ("position", "gradient"))
             if outcome.attempted is None and not (design.centred and np.abs(positions).max() > FAR):
-                shown = positions, gradients, self._pairs.thin, self.noise(design, positions)
+                shown = positions, gradients, self._pairs.thin, self.noise(design, positions), self.steepest(design, positions)
                 return Trial(sampler, design, outcome.state, *shown, number, told + design.decisions)
             sentence = f"A chain left in the trial: the step was divided by {2 ** (halving + 1)} and the chains started again."
             told = told.and_then("halvings", halving + 1, sentence)
-            design = design.halved()
+            design = design.slower()
         found = f"the chains leave the posterior however small the step (it was halved {HALVINGS} times)"
         why = "log_lik or log_prior is probably unbounded, or has a limit written as -inf, which belongs into constraints"
         raise SgmcmcError(f"{found}: {why}")
@@ -219,15 +251,36 @@ class Adaptation:
         pairs = result.pairs
         if pairs is None or pairs.positions.shape[-1] < trial.positions.shape[-1]:
             return trial
-        noise, stride = self.noise(trial.design, pairs.positions), result.decisions["thin"]
-        shown = {"positions": pairs.positions, "gradients": pairs.gradients, "stride": stride, "noise": noise}
-        return replace(trial, state=result.final_state, **shown)
+        design, stride = trial.design, result.decisions["thin"]
+        measured = {"noise": self.noise(design, pairs.positions), "steepest": self.steepest(design, pairs.positions)}
+        shown = {"positions": pairs.positions, "gradients": pairs.gradients, "stride": stride}
+        return replace(trial, state=result.final_state, **shown, **measured)
 
     def noise(self, design: Design, positions: np.ndarray) -> np.ndarray | None:
         """The noise per single row where the chains are."""
         if not design.centred:
             return None
         return self.pilot.noise(design.whitening, some(positions), design.choice, self.seed + 7).drawn
+
+    def steepest(self, design: Design, positions: np.ndarray) -> float | None:
+        """The largest curvature where the chains are."""
+        if design.choice is None:
+            return None
+        return float(self._curvatures(design, positions.reshape(-1, positions.shape[-1])).max())
+
+    def _curvatures(self, design: Design, states: np.ndarray) -> np.ndarray:
+        points = self.pilot.curvature_points(design.whitening, states)
+        assert design.choice is not None
+        return self.pilot.curvatures(design.whitening, points, design.choice, self.seed + 9)
+
+    def _within_reach(self, sampler: Sampler, design: Design, state: State) -> State:
+        """Chains that start where the posterior is too steep for the step, started nearer the centre."""
+        for _ in range(NEARER if design.choice is not None else 0):
+            states = flat_draws(tree_map(lambda x: x[:, None], state.position), True)[:, 0]
+            if design.eps * self._curvatures(design, states).max() <= TOO_STEEP:
+                break
+            state = sampler.moved(state, tree_map(lambda x: x / 2, state.position))
+        return state
 
     def tuned(self, trial: Trial) -> Trial:
         """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""
@@ -255,21 +308,52 @@ def start_of(design: Design) -> Given:
     return Given(design.whitening.zero(), design.est_state)
 
 
-def noise_complaint(trial: Trial) -> str | None:
-    """What is wrong with the noise where the chains were, or None."""
+def complaint_about(trial: Trial) -> Complaint | None:
+    """What is wrong with the chains of a trial, or None: noise comes before the variances, which it makes too large."""
+    return noise_complaint(trial) or step_complaint(trial) or variance_complaint(trial)
+
+
+def noise_complaint(trial: Trial) -> Complaint | None:
+    """Too much noise where the chains were."""
     if trial.noise_share <= LOUD * NOISE:
         return None
-    return f"minibatch noise made up {trial.noise_share:.0%} of the variance where the chains went, not {NOISE:.0%}"
+    share = f"minibatch noise made up {trial.noise_share:.0%} of the variance where the chains went, not {NOISE:.0%}"
+    return Complaint("noise", share)
 
 
-def variance_complaint(trial: Trial) -> str | None:
-    """What is wrong with the chains' variances, or None."""
+def step_complaint(trial: Trial) -> Complaint | None:
+    """A step that is too large for the curvature where the chains were."""
+    if trial.steepest is None or trial.design.eps * trial.steepest <= TOO_STEEP or trial.design.eps <= SMALLEST_STEP:
+        return None
+    return Complaint(
+        "step", f"the posterior was up to {trial.steepest:.2g} times as steep where the chains went as at the centre"
+    )
+
+
+def variance_complaint(trial: Trial) -> Complaint | None:
+    """Variances that are off: too large ones come from the step, too small ones from scales that do not fit."""
     some = paired_numbers(trial.positions.shape[-1])
     found = direction_inflation(trial.positions[..., some], trial.gradients[..., some])
     worst = int(np.argmax(np.abs(found.value - 1) - SURE * found.error))
-    if abs(found.value[worst] - 1) > OFF + SURE * found.error[worst]:
-        return f"a direction's variance was {found.value[worst]:.2f} times what it should be"
-    return None
+    if abs(found.value[worst] - 1) <= OFF + SURE * found.error[worst]:
+        return None
+    cause = "step" if found.value[worst] > 1 else "shape"
+    return Complaint(cause, f"a direction's variance was {found.value[worst]:.2f} times what it should be")
+
+
+def reshaped(trial: Trial) -> tuple[Whitening, np.ndarray]:
+    """Scales from the covariance of the chains, drawn towards those before while draws are few; and the states in these."""
+    whitening, away, d = trial.design.whitening, trial.away, trial.positions.shape[-1]
+    effective = len(away) / trial.autocorrelation
+    trust = effective / (effective + d)
+    if not whitening.dense:
+        scale = np.sqrt(np.clip(trust * away.var(axis=0) + (1 - trust), MOST_STRETCH**-2, MOST_STRETCH**2))
+        factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
+        return replace(whitening, factor=factor), away / scale
+    values, vectors = np.linalg.eigh(trust * np.cov(away.T).reshape(d, d) + (1 - trust) * np.eye(d))
+    stretch = vectors * np.sqrt(np.clip(values, MOST_STRETCH**-2, MOST_STRETCH**2))
+    factor = np.asarray(whitening.factor, np.float64) @ stretch
+    return dense_whitening(factor, whitening.origin), away @ np.linalg.inv(stretch).T
 
 
 def some(positions: np.ndarray) -> np.ndarray:
@@ -279,6 +363,6 @@ def some(positions: np.ndarray) -> np.ndarray:
     return states[np.linspace(0, len(states) - 1, count).astype(int)]
 
 
-def unsettled(told: Decisions, complaint: str) -> Decisions:
+def unsettled(told: Decisions, complaint: Complaint) -> Decisions:
     """The record of rounds that ended without all checks passing."""
-    return told.and_then("unsettled", complaint, f"After {ROUNDS} rounds {complaint}: the draws are approximate.")
+    return told.and_then("unsettled", str(complaint), f"After {ROUNDS} rounds {complaint}: the draws are approximate.")

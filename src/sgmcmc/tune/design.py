@@ -36,6 +36,10 @@ packable(Pool)
 STEP, FRICTION = 0.49, 0.5
 """ε = 0.7² and α of `BAOA` on a unit Gaussian: an autocorrelation time of 2.7 steps, and 0.42 of the noise in the variance."""
 
+STEEP, TOO_STEEP, SMALLEST_STEP = 2.0, 3.2, 0.49 / 1024
+"""ε times the largest curvature where the chains go: what a step is chosen for, and what calls for a smaller one. `BAOA` is
+stable below 4. Fewer than one step in 32 of the usual length would take too long, whatever the curvature."""
+
 NOISE = 0.05
 """The part of the variance that minibatch noise may make up, before it is corrected for."""
 
@@ -90,7 +94,9 @@ class Design:
 
     def packed(self) -> dict[str, Any]:
         """For a checkpoint: without the data, the model and what follows from the rest."""
-        choice = {"probabilities": self.choice.probabilities} if isinstance(self.choice, Importance) else self.choice
+        choice: Any = self.choice
+        if isinstance(choice, Importance):
+            choice = {"probabilities": choice.probabilities, "certain": choice.certain}
         own = {name: getattr(self, name) for name in ("est_state", "variance", "amplification", "eps", "friction", "decisions")}
         return {**own, "batch_size": self.source.batch_size, "rows": self.source.kind, "choice": choice}
 
@@ -98,15 +104,19 @@ class Design:
     def unpacked(cls, posterior: Posterior, table: Table, batch_size: int, rows: str, choice: Any, **own: Any) -> Self:
         """From what was in a checkpoint."""
         if isinstance(choice, dict):
-            choice = Importance(table, choice["probabilities"])
+            choice = Importance(table, **choice)
         source = make_source(table, batch_size, rows) if choice is None else choice.source(batch_size)
         return cls(posterior, source, choice=choice, **own)
 
-    def halved(self) -> Self:
-        """The same design with half the step."""
-        eps = self.eps / 4
+    def slower(self, times: float = 2.0) -> Self:
+        """The same design with a step so many times smaller, and as much friction per distance."""
+        eps = self.eps / times**2
+        friction = friction_for(eps) if self.centred else self.friction
         told = self.decisions.and_then("stepsize", eps, f"After that the step is {math.sqrt(eps):.2g}.")
-        return replace(self, eps=eps, amplification=self.amplification / 4, decisions=told)
+        return replace(self, eps=eps, friction=friction, amplification=self._amplification(eps, friction), decisions=told)
+
+    def _amplification(self, eps: float, friction: float) -> float:
+        return float(noise_amplification(eps, friction, float(self.whitening.dense)))
 
 
 def control_variates(
@@ -131,26 +141,53 @@ def control_variates(
     choice = pilot.weigh(whitening, scored, chains, seed)
     per_row, alike = pilot.noise(whitening, measured, choice, seed + 2)
     noise = loudest(per_row)
-    eps, n, because = rows_and_step(noise, n_rows, d, STEP if before is None else before.eps)
+    steepest = pilot.curvatures(whitening, pilot.curvature_points(whitening, measured), choice, seed + 3).max()
+    eps, n, because = rows_and_step(noise, n_rows, d, step_for(float(steepest), before))
     if 2 * n >= n_rows:
         cost = f"a minibatch would need {n:,} of them, and those twice, at the draw and at the centre"
         sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
         told = Decisions().and_then("minibatch_size", n_rows, sentence)
-        return _design(posterior, WhitenedState(whitening, ()), AllRows(table, n_rows), np.zeros(d), None, told, eps)
+        state, source = WhitenedState(whitening, ()), AllRows(table, n_rows)
+        return _design(posterior, state, source, np.zeros(d), None, told, eps, friction_for(eps))
+    gain = loudest(alike) / max(noise, 1e-30)
+    if isinstance(choice, Importance):
+        choice = choice.with_certain(n)
+        per_row = pilot.noise(whitening, measured, choice, seed + 2).drawn if len(choice.certain) else per_row
+        n = len(choice.certain) + rows_and_step(loudest(per_row), n_rows, d, eps)[1]
     if before is not None and before.centred and n <= KEPT_ROWS * before.source.batch_size and eps == before.eps:
         n = before.source.batch_size
     if whitening.dense:
         values, vectors = np.linalg.eigh(per_row)
         whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ vectors, whitening.origin)
         per_row = np.maximum(values, 0)
-    gain = loudest(alike) / max(noise, 1e-30)
     alone = f"drawn alike, about {gain:.3g} times as many would be needed." if gain > 1.05 else "here they are much alike."
     sentence = f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; {alone}"
     told = Decisions().and_then("minibatch_size", n, sentence)
     if isinstance(choice, Pool):
         told = told + price(choice, noise)
-    state = WhitenedState(whitening, whitened_centre(centre, whitening))
-    return _design(posterior, state, choice.source(n), per_row / n, choice, told, eps)
+    elif len(choice.certain):
+        told = told.and_then("certain_rows", len(choice.certain), f"{len(choice.certain):,} rows that matter most are always in.")
+    if steepest > TOO_STEEP / STEP:
+        sentence = (
+            f"Where the chains go the posterior is up to {steepest:.2g} times as steep as at the centre: hence a smaller step."
+        )
+        told = told.and_then("steepest", float(steepest), sentence)
+    source, state = choice.source(n), WhitenedState(whitening, whitened_centre(centre, whitening))
+    return _design(posterior, state, source, per_row / source.drawn, choice, told, eps, friction_for(eps))
+
+
+def step_for(steepest: float, before: Design | None = None) -> float:
+    """The step that suits the largest curvature; that of a design before, where it is near enough."""
+    if before is not None and (STEEP / 8 <= before.eps * steepest <= TOO_STEEP or before.eps >= STEP / 2 >= STEEP / steepest):
+        return before.eps
+    halvings = max(0, math.ceil(2 * math.log2(STEP * steepest / STEEP))) if math.isfinite(steepest) else math.inf
+    eps = STEP * 0.5 ** (halvings / 2)  # a few sizes, not any, so that programs can serve again
+    return max(eps, SMALLEST_STEP)
+
+
+def friction_for(eps: float) -> float:
+    """As much friction per distance as at the usual step: the autocorrelation then grows as the step shrinks, the noise falls."""
+    return 1 - (1 - FRICTION) ** math.sqrt(eps / STEP)
 
 
 def price(pool: Pool, noise: float) -> Decisions:
@@ -191,7 +228,7 @@ def plain_gradients(posterior: Posterior, table: Table, whitening: Whitening, se
 
 def _design(
     posterior: Posterior, state: WhitenedState, source: Source, variance: np.ndarray, choice: Choice | None,
-    told: Decisions, eps: float, friction: float = FRICTION,
+    told: Decisions, eps: float, friction: float,
 ) -> Design:  # fmt: skip
     """The design with a step size and a friction, and the sentence on these."""
     kind = "all correlations removed" if state.whitening.dense else "each parameter divided by its own scale"
@@ -208,7 +245,7 @@ def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP)
     """ε and n for a noise per single row: n for a full step, or the most that is affordable and a smaller step."""
 
     def needed(eps: float) -> float:
-        return float(noise_amplification(eps, FRICTION, 1.0)) * noise / NOISE
+        return float(noise_amplification(eps, friction_for(eps), 1.0)) * noise / NOISE
 
     n = min(n_rows, max(FEWEST_ROWS, math.ceil(needed(step))))
     most = max(FEWEST_ROWS, MOST_WORK // dimension)

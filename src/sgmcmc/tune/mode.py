@@ -235,7 +235,8 @@ def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, prog
 
 def _search(objective: _Objective, x: np.ndarray, metric_rows: Table, rounds: int, steps: int, bar: Bar) -> tuple[_Point, float]:
     """Rounds of ascent, each with the metric of where it starts, until close or out of work."""
-    point = _off_kinks(objective, objective.at(x, objective.metric(x, metric_rows)))
+    point = objective.at(x, objective.metric(x, metric_rows))
+    point = _off_kinks(objective, point) if (x == join(objective.like)).all() else point
     for _ in range(rounds):
         moved = point if point.distance < TOLERANCE else _ascend(objective, point, steps, bar)
         if moved is point or objective.passes > MOST_PASSES:
@@ -289,7 +290,7 @@ def _line_search(objective: _Objective, point: _Point, direction: np.ndarray) ->
 
 
 def next_part(gain: float, expected: float) -> float:
-    """The part of a step that a parabola with slope `expected` at its start and `gain` at its end climbs most on, within reason."""
+    """The part of a step at which the parabola with slope `expected` at its start and `gain` at its end is highest, bounded."""
     return float(np.clip(expected / (2 * (expected - gain)), 0.05, 0.5)) if np.isfinite(gain) else 0.1
 
 

@@ -5,7 +5,7 @@ minibatch gradients, and how much there is of it, in the variables z of a whiten
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from sgmcmc.tune.mode import (
     TOLERANCE,
     Ascent,
     as_tree,
+    curvature_times,
     endless_ascent,
     find_mode,
     fisher_information,
@@ -58,6 +59,9 @@ WIDE, WIDTH = 4, 2.5
 NOISE_ROWS, NOISE_POINTS, FEW_POINTS = 4096, 256, 16
 """Rows and points from which the noise is measured: it varies from point to point as a square does, so many are needed.
 Of models so large that they are only scaled, few must do."""
+
+CURVATURE_ROWS, CURVATURE_POINTS, FEW_CURVATURE_POINTS, POWER_ITERATIONS = 4096, 16, 4, 8
+"""Rows and points at which the largest curvature is looked for, and how long."""
 
 POOL_ROWS, POOL_BYTES = 1_000_000, 256 << 20
 """How large a pool is at most."""
@@ -109,7 +113,9 @@ def take_survey(problem: Problem, seed: int, progress: Progress, diagonal: bool 
 def improper(ascent: Ascent) -> SgmcmcError:
     """What to say of a posterior without a mode, and without a prior that could make it proper."""
     along = ", ".join(ascent.parameters)
-    found = f"the log posterior keeps rising without end along {along}: by {ascent.risen:.3g} over a distance of {ascent.moved:.3g}"
+    found = (
+        f"the log posterior keeps rising without end along {along}: by {ascent.risen:.3g} over a distance of {ascent.moved:.3g}"
+    )
     further = f"and up to {LENGTHS[-1]:.0f} times as far the likelihood does not fall, and the prior does not change"
     why = "Data that a plane separates do this to a logistic regression with a flat prior"
     repair = "Give these parameters a proper log_prior, such as lambda params: -0.5 * (params['beta'] ** 2).sum()"
@@ -289,6 +295,43 @@ class Pilot:
         program = compiled(_variances, self.posterior, self.centred)
         found = program(whitening, jnp.asarray(points, float), rows, jnp.asarray(weight / n_rows, float))
         return Noise(*(float(n_rows) ** 2 * np.asarray(variance, np.float64) for variance in found))
+
+    def curvatures(self, whitening: Whitening, points: np.ndarray, choice: Choice, seed: int) -> np.ndarray:
+        """The largest curvature at each of some points, taken to be 1 in all directions at the centre, as the whitening made it."""
+        rows, weight = choice.sketch(CURVATURE_ROWS, np.random.default_rng(seed))
+        begin = np.random.default_rng(seed + 1).standard_normal(points.shape[1])
+        program = compiled(_largest_curvatures, self.posterior)
+        found = program(whitening, *(jnp.asarray(x, float) for x in (points, begin)), rows, jnp.asarray(weight, float))
+        return np.nan_to_num(np.asarray(found, np.float64), nan=np.inf)
+
+    @staticmethod
+    def curvature_points(whitening: Whitening, states: np.ndarray) -> np.ndarray:
+        """As many of some states as the curvature is looked for at, half of them the farthest from the centre."""
+        count = CURVATURE_POINTS if whitening.dense else FEW_CURVATURE_POINTS
+        far = np.argsort(np.sum(states**2, axis=1))[-(count // 2) :]
+        return states[np.concatenate([np.linspace(0, len(states) - 1, count - len(far)).astype(int), far])]
+
+
+def _largest_curvatures(
+    posterior: Posterior, whitening: Whitening, points: jax.Array, begin: jax.Array, rows: Rows, weight: jax.Array
+) -> jax.Array:
+    """By power iteration: what the curvature gains from the centre to each point, on top of 1."""
+    of_z, zero = whitened(posterior, whitening), whitening.zero()
+
+    def log_density(z: PyTree) -> jax.Array:
+        return jnp.dot(weight, of_z.each_row(z, rows)) + of_z.log_density_prior(z)
+
+    def at(point: jax.Array) -> jax.Array:
+        def times(_: Any, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            direction = split(carry[0], zero)
+            gain = curvature_times(log_density, split(point, zero), direction) - curvature_times(log_density, zero, direction)
+            product = carry[0] + gain
+            length = jnp.linalg.norm(product)
+            return product / length, length
+
+        return jax.lax.fori_loop(0, POWER_ITERATIONS, times, (begin / jnp.linalg.norm(begin), jnp.ones((), begin.dtype)))[1]
+
+    return jax.lax.map(at, points)
 
 
 def _squares(posterior: Posterior, centred: bool, whitening: Whitening, points: jax.Array, rows: Rows) -> jax.Array:
