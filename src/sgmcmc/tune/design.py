@@ -142,7 +142,7 @@ def control_variates(
     per_row, alike = pilot.noise(whitening, measured, choice, seed + 2)
     noise = loudest(per_row)
     steepest = pilot.curvatures(whitening, pilot.curvature_points(whitening, measured), choice, seed + 3).max()
-    eps, n, because = rows_and_step(noise, n_rows, d, step_for(float(steepest), before))
+    eps, n, because = rows_and_step(noise, n_rows, d, step_for(float(steepest), STEP if before is None else before.eps))
     if 2 * n >= n_rows:
         cost = f"a minibatch would need {n:,} of them, and those twice, at the draw and at the centre"
         sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
@@ -176,13 +176,14 @@ def control_variates(
     return _design(posterior, state, source, per_row / source.drawn, choice, told, eps, friction_for(eps))
 
 
-def step_for(steepest: float, before: Design | None = None) -> float:
-    """The step that suits the largest curvature; that of a design before, where it is near enough."""
-    if before is not None and (STEEP / 8 <= before.eps * steepest <= TOO_STEEP or before.eps >= STEP / 2 >= STEEP / steepest):
-        return before.eps
+def step_for(steepest: float, before: float = STEP) -> float:
+    """The step that suits the largest curvature; the one before, where it is near enough. It has a few sizes, not any, so that
+    programs can serve again.
+    """
+    if STEEP / 8 <= before * steepest <= TOO_STEEP or (before * steepest <= TOO_STEEP and before == STEP):
+        return before
     halvings = max(0, math.ceil(2 * math.log2(STEP * steepest / STEEP))) if math.isfinite(steepest) else math.inf
-    eps = STEP * 0.5 ** (halvings / 2)  # a few sizes, not any, so that programs can serve again
-    return max(eps, SMALLEST_STEP)
+    return max(STEP * 0.5 ** (halvings / 2), SMALLEST_STEP)
 
 
 def friction_for(eps: float) -> float:

@@ -297,7 +297,7 @@ class Pilot:
         return Noise(*(float(n_rows) ** 2 * np.asarray(variance, np.float64) for variance in found))
 
     def curvatures(self, whitening: Whitening, points: np.ndarray, choice: Choice, seed: int) -> np.ndarray:
-        """The largest curvature at each of some points, taken to be 1 in all directions at the centre, as the whitening made it."""
+        """The largest curvature at each of some points, taken to be 1 in all directions at the centre, as whitened."""
         rows, weight = choice.sketch(CURVATURE_ROWS, np.random.default_rng(seed))
         begin = np.random.default_rng(seed + 1).standard_normal(points.shape[1])
         program = compiled(_largest_curvatures, self.posterior)
