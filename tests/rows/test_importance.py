@@ -23,6 +23,7 @@ from sgmcmc.rows.importance import (
     TICKS,
     DeviceImportanceRows,
     HostImportanceRows,
+    Importance,
     coins,
     make_alias_table,
     make_importance_rows,
@@ -153,9 +154,9 @@ def estimate(kind, per_row):
 
 def enumerated_estimates(source, kind, per_row):
     """The estimate from every minibatch that can be drawn, and the minibatch's probability."""
-    keep = TABLE.keep
+    keep = source.law.keep
     outcomes = [(i, coin, p / N) for i, k in enumerate(keep) for coin, p in ((0.0, float(k)), (float(k), 1 - float(k)))]
-    columns, numbers, chances = np.moveaxis(np.array(list(itertools.product(outcomes, repeat=source.batch_size))), -1, 0)
+    columns, numbers, chances = np.moveaxis(np.array(list(itertools.product(outcomes, repeat=source.drawn))), -1, 0)
     drawn = (jnp.asarray(columns, jnp.int32), jnp.asarray(numbers, jnp.float32))
     plan = source.prepare(drawn, len(columns))
     gradient = estimate(kind, per_row)
@@ -193,6 +194,45 @@ def test_estimates_are_unbiased_with_the_stated_variance(x64, version, kind, per
     D, apart = row_terms(kind), estimates - truth
     V1 = (D / TABLE.probabilities[:, None]).T @ D - np.outer(D.sum(0), D.sum(0))
     np.testing.assert_allclose((apart * chances[:, None]).T @ apart, V1 / n, atol=1e-12, rtol=0)
+
+
+@BOTH
+@pytest.mark.parametrize("kind", [Minibatch, ControlVariate])
+@pytest.mark.parametrize("drawn", [1, 2])
+def test_rows_that_are_always_in_make_no_noise(x64, version, kind, drawn):
+    """Var = V1/drawn with the V1 of the rows that are not."""
+    certain = np.array([1, 4])
+    q = np.where(np.isin(np.arange(N), certain), 0.0, TABLE.probabilities)
+    table = make_alias_table(q)
+    estimates, chances = enumerated_estimates(version(ROWS, drawn + 2, table, certain), kind, True)
+    truth = exact_gradient()
+    np.testing.assert_allclose(chances @ estimates, truth, atol=1e-12, rtol=0)
+    rest = table.probabilities > 0
+    D, apart = row_terms(kind)[rest], estimates - truth
+    V1 = (D / table.probabilities[rest, None]).T @ D - np.outer(D.sum(0), D.sum(0))
+    np.testing.assert_allclose((apart * chances[:, None]).T @ apart, V1 / drawn, atol=1e-12, rtol=0)
+
+
+def test_rows_are_certain_that_would_come_once_or_more():
+    scores = np.array([100.0, 80.0, *np.ones(998)])
+    choice = Importance(rows_with_ids(1000), mixed(scores, 0.0))
+    found = choice.with_certain(30)
+    np.testing.assert_array_equal(found.certain, [0, 1])
+    assert found.probabilities[:2].tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(found.probabilities[2:], 1 / 998)
+    assert not len(choice.with_certain(5).certain), "100/1178 of 5 rows is less than one"
+    assert not len(Importance(rows_with_ids(4), np.full(4, 0.25)).with_certain(4).certain), "all of a minibatch"
+    rows, weights = found.sketch(200, np.random.default_rng(0))
+    np.testing.assert_allclose(weights, [1.0, 1.0, *[998 / 198] * 198])
+    np.testing.assert_array_equal(rows["k"][:2], [0, 1])
+
+
+@BOTH
+def test_rows_that_nobody_takes_are_refused(version):
+    table = make_alias_table([0.0, 1.0, 0.0])
+    version(rows_with_ids(3), 3, table, np.array([0, 2]))
+    with pytest.raises(InputError, match="row 2 would never be drawn"):
+        version(rows_with_ids(3), 3, table, np.array([0]))
 
 
 def test_control_weights_for_other_probabilities_are_caught(x64):

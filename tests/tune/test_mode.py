@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.tune.mode import Metric, QuasiNewton, without_kinks
+from sgmcmc.run.request import Problem
+from sgmcmc.tune import mode
+from sgmcmc.tune.mode import Metric, QuasiNewton, endless_ascent, find_mode, next_part, without_kinks
 
 
 def logistic_data(N, beta, scales=1.0):
@@ -191,3 +193,96 @@ def test_without_kinks():
     gradient, prior = np.array([0.5, 3.0, -0.2]), np.array([1.0, 1.0, -1.0])
     below, above = np.array([1.0, 1.0, 1.0]), np.array([-1.0, 1.0, -1.0])
     np.testing.assert_allclose(without_kinks(gradient, prior, below, above), [0.0, 3.0, 0.0])
+
+
+# Starts at kinks, searches that do not end, posteriors that are none.
+
+
+def bernoulli(params, batch):
+    return sgmcmc.distributions.BernoulliLogits(params["a"] + params["b"] * batch["x"]).log_prob(batch["y"]).sum()
+
+
+def rare_events(N):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=N).astype(np.float32)
+    return {"x": x, "y": (rng.random(N) < 1 / (1 + np.exp(2.8 - 0.5 * x))).astype(np.int32)}
+
+
+def wide(params):
+    return -0.5 * sum((leaf**2).sum() for leaf in jax.tree.leaves(params)) / 25
+
+
+@pytest.mark.parametrize("N", [3_000, 60_000])
+def test_a_start_of_zeros_where_every_row_has_a_kink(N):
+    """At a logit of exactly 0 the derivatives of NumPyro's law are 0 and 1: they point away from the mode."""
+    data, zeros = rare_events(N), {"a": jnp.zeros(()), "b": jnp.zeros(())}
+    with jax.enable_x64(False):
+        slope = jax.grad(bernoulli)(zeros, data)["a"]
+    assert slope == data["y"].sum() > 0 > data["y"].sum() - N / 2, "the control: where this is mended, the test shows nothing"
+    found, beside = (found_from(data, start) for start in (0.0, 0.01))
+    assert found.converged
+    assert found.position["a"] == pytest.approx(float(beside.position["a"]), abs=0.3 / np.sqrt(0.06 * N))
+
+
+def found_from(data, a):
+    problem = Problem.of(bernoulli, data, {"a": a, "b": 0.0}, wide)
+    return find_mode(problem.posterior, problem.table, problem.position, 0, False)
+
+
+def test_a_search_that_runs_out_of_work_keeps_what_it_climbed(monkeypatch):
+    monkeypatch.setattr(mode, "MOST_PASSES", 3)
+    data = logistic_data(2_000, [1.0, -2.0, 0.5])
+    problem = Problem.of(logistic, data, {"beta": np.full(3, 5.0)})
+    found = find_mode(problem.posterior, problem.table, problem.position, 0, False)
+    assert not found.converged
+    assert found.passes >= 4
+    before, after = (float(logistic(p, data).sum()) for p in (problem.position, found.position))
+    assert after > before + 100
+    assert any(np.abs(found.heading["beta"]) > 0)
+
+
+def ascent(log_lik, data, start, log_prior=None, **options):
+    problem = Problem.of(log_lik, data, start, log_prior, **options)
+    found = find_mode(problem.posterior, problem.table, problem.position, 0, False)
+    return endless_ascent(problem.posterior, problem.table, problem.position, found)
+
+
+SEPARATED = {"x": np.linspace(-1, 1, 200, dtype=np.float32)[:, None] * np.ones((1, 2), np.float32)}
+SEPARATED["x"][:, 1] = np.random.default_rng(1).normal(size=200)
+SEPARATED["y"] = (SEPARATED["x"][:, 0] > 0).astype(np.float32)
+
+
+def test_improper_is_said_with_evidence():
+    found = ascent(logistic, SEPARATED, {"beta": np.zeros(2)})
+    assert found.parameters[0] == "beta[0]"
+    assert found.risen == pytest.approx(200 * np.log(2), rel=0.05), "from chance to a perfect fit"
+    assert found.moved > 10
+    half = ascent(logistic, SEPARATED, {"beta": np.zeros(2)}, lambda p: -0.5 * p["beta"][1] ** 2)
+    assert half is not None
+    assert half.parameters == ["beta[0]"], "a prior on the other coefficient does not help"
+
+
+@pytest.mark.parametrize("sd", [1.0, 1e3])
+def test_never_with_a_prior_that_would_stop_it(sd):
+    assert ascent(logistic, SEPARATED, {"beta": np.zeros(2)}, lambda p: -0.5 * ((p["beta"] / sd) ** 2).sum()) is None
+
+
+def test_a_hierarchy_whose_joint_density_rises_without_end_is_not_called_improper():
+    rng = np.random.default_rng(3)
+    data = {"g": np.repeat(np.arange(8), 5).astype(np.int32), "y": rng.normal(size=40).astype(np.float32)}
+
+    def log_lik(params, batch):
+        return -0.5 * (batch["y"] - params["u"][batch["g"]]) ** 2
+
+    def log_prior(params):
+        return (-0.5 * (params["u"] / params["tau"]) ** 2 - jnp.log(params["tau"])).sum() - params["tau"]
+
+    start, support = {"u": np.zeros(8), "tau": 1.0}, {"tau": sgmcmc.constraints.positive}
+    assert ascent(log_lik, data, start, log_prior, constraints=support) is None
+
+
+def test_the_next_part_of_a_step():
+    assert next_part(-1.0, 1.0) == 0.25, "the parabola t - 2t² is highest there"
+    assert next_part(0.0, 1.0) == 0.5
+    assert next_part(-1e12, 1.0) == 0.05
+    assert next_part(np.nan, 1.0) == next_part(-np.inf, 1.0) == 0.1

@@ -186,7 +186,7 @@ class DeviceImportanceRows(HostImportanceRows):
 
     @property
     def bytes_per_batch(self) -> int:
-        return 8 * self.batch_size
+        return 8 * self.drawn
 
     @cached_property
     def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
