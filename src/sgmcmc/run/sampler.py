@@ -139,7 +139,7 @@ class Sampler:
         culprit = first_not_finite(state.position, state.gradient, state.chained)
         if culprit is not None:
             found = f"the gradient for parameter {culprit.parameter!r} is not finite at the start; move params"
-            raise InputError(_and(found, self._blamed(state, culprit.chain, AT_START)))
+            raise InputError(_and(found, self._blamed(state.params, culprit.chain, AT_START)))
         return state
 
     def step(self, state: State, batch: Mapping[str, Any] | None = None) -> State:
@@ -346,9 +346,7 @@ class Sampler:
         """The result, or what ended the run with the result in it; and what there is to be warned of."""
         if not outcome.finite and outcome.attempted is None:
             limit = "a limit written as -inf has no gradient to keep the chain inside; use constraints for it"
-            chains = [None] if outcome.state.n_chains is None else range(outcome.state.n_chains)
-            reasons = (self._blamed(outcome.state, chain, "at the last of them") for chain in chains)
-            reason = next(filter(None, reasons), "")
+            reason = self._blamed(outcome.state.params, 0 if outcome.state.chained else None, "at the last of them")
             warn(_and(f"the log posterior was not finite at some of the chain's positions: {limit}", reason))
         if outcome.interrupted:
             warn(f"interrupted: the result holds the {outcome.stored} draws made so far{place.way_back}")
@@ -361,23 +359,24 @@ class Sampler:
         return result
 
     def _raise_if_diverged(self, attempted: Any, state: State, result: Result | None = None) -> None:
-        if attempted is None or (culprit := first_not_finite(*attempted, state.chained)) is None:
+        if attempted is None or (culprit := first_not_finite(attempted[0], attempted[1], state.chained)) is None:
             return
         if result is None:  # there are no draws to hand out
             result = assemble(Record(self._settings(state, {}), state.chained, "draws", None), state, {})
-        reason = self._blamed(replace(state, params=self._params_at(attempted[0], state)), culprit.chain, "where it went")
-        reason = reason or self._blamed(state, culprit.chain, "at the last finite value")
-        raise divergence(culprit, result, self.kernel.schedule, reason)
+        raise divergence(culprit, result, self.kernel.schedule, self._why(attempted[0], state, culprit.chain))
 
-    def _params_at(self, position: PyTree, state: State) -> PyTree:
-        """The parameters of a position in the variables that move."""
+    def _why(self, attempted: PyTree, state: State, chain: int | None) -> str:
+        """The row at fault where a chain tried to go, or where it was before, in a sentence; empty where there is none."""
+        if self.source.strata:
+            return ""
         to_params = self.kernel.posterior_at(state).transform.to_params
-        return jax.vmap(to_params)(position) if state.chained else to_params(position)
+        there = jax.vmap(to_params)(attempted) if state.chained else to_params(attempted)
+        went = self._blamed(there, chain, "where it went")
+        return went or self._blamed(state.params, chain, "at the last finite value")
 
-    def _blamed(self, state: State, chain: int | None, where: str) -> str:
-        """The row at fault where a chain is, in a sentence; empty where there is none."""
-        params = state.params if chain is None else pick(state.params, chain)
-        return blame_later(self.posterior, params, self.source.arrays, where)
+    def _blamed(self, params: PyTree, chain: int | None, where: str) -> str:
+        """The row at fault for the parameters of a chain, likewise."""
+        return blame_later(self.posterior, params if chain is None else pick(params, chain), self.source.arrays, where)
 
     def _warn_of_early_draws(self, stored_from: int) -> None:
         warmup = self.kernel.dynamics.warmup
