@@ -66,7 +66,8 @@ class NotFinite:
 def raise_if_not_finite(posterior: Posterior, position: PyTree, table: Mapping[str, Any], where: str) -> None:
     """Refuse a position at which the log prior, or the log likelihood of any row, or the gradient of one is not finite.
 
-    One pass over all rows. `where` is part of the message: `at the starting values`.
+    One pass over all rows; of a stratum, over this process's, so that processes have to refuse together. `where` is part of
+    the message: `at the starting values`.
     """
     found = blame(posterior, position, table)
     if found is not None:
@@ -199,10 +200,15 @@ def _culprits(log_lik: Any, given: Mapping[str, PyTree], term: Term) -> list[str
 
 
 def _row_finite(log_lik: Any, given: Mapping[str, PyTree]) -> bool:
+    """Whether a row, in whatever type it came, is known to be finite with its gradient."""
+
     def total(params: PyTree, row: Rows) -> jax.Array:
         return jnp.sum(log_lik(params, row))
 
-    return _finite(jax.value_and_grad(total)(*given.values()))
+    try:
+        return _finite(jax.value_and_grad(total)(*given.values()))
+    except Exception:  # a function that insists on its own types, say
+        return False
 
 
 def _finite_in_double(log_lik: Any, given: Mapping[str, PyTree]) -> bool:
@@ -212,11 +218,10 @@ def _finite_in_double(log_lik: Any, given: Mapping[str, PyTree]) -> bool:
         array = np.asarray(leaf)
         return jnp.asarray(array, np.float64) if array.dtype.kind == "f" else jnp.asarray(array)
 
-    try:
-        with jax.enable_x64(True):
-            return _row_finite(log_lik, {kind: tree_map(double, tree) for kind, tree in given.items()})
-    except Exception:  # a function that insists on its own types, or a JAX without this context
+    if not hasattr(jax, "enable_x64"):  # older versions of JAX
         return False
+    with jax.enable_x64(True):
+        return _row_finite(log_lik, {kind: tree_map(double, tree) for kind, tree in given.items()})
 
 
 def _repair(log_lik: Any, given: Mapping[str, PyTree], term: Term | None, culprits: list[str]) -> str:
