@@ -11,7 +11,7 @@ import numpy as np
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, split, tree_map
 from sgmcmc.rows.gathering import gather_all
-from sgmcmc.rows.table import as_table
+from sgmcmc.rows.table import Table, as_table
 
 
 @dataclass(frozen=True)
@@ -203,24 +203,41 @@ def check_log_prior(log_prior: LogPrior | None, params: PyTree) -> None:
         raise InputError(f"log_prior is {value} at the starting values; start params where the prior is positive")
 
 
-def check_log_lik(value: Callable[[PyTree, Rows], Any], position: PyTree, arrays: Mapping[str, Any]) -> None:
-    """The rows must add up: a mean, or an (n,) against (n, 1) broadcast, is caught on a handful of rows.
+MOST_TOGETHER = 1000
+"""Rows of the blocks in which a start is looked at: a model that makes (n, n) of n rows still fits into memory."""
 
-    `value` is a posterior's `sum_of_rows`, compiled.
+
+def rows_together(table: Table) -> int:
+    """The size of such a block."""
+    return max(1, min(table.n_rows, MOST_TOGETHER, (4 << 20) // max(1, table.row_bytes)))
+
+
+def check_log_lik(value: Callable[[PyTree, Rows], Any], position: PyTree, arrays: Mapping[str, Any]) -> list[int]:
+    """The rows must add up: a mean, or an (n,) against (n, 1) broadcast, is caught on a handful of rows, repeated to a block.
+    Returns the numbers of those whose log likelihood is not finite at the start.
+
+    `value` is a posterior's `sum_of_rows`, compiled. It is called for one row and for a block, so that the program for blocks
+    is there for the other rows.
     """
     table, rng = as_table(arrays), np.random.default_rng(0)
     index = np.unique(np.linspace(0, table.n_rows - 1, min(5, table.n_rows)).astype(np.int64))
-    rows = tree_map(jnp.asarray, gather_all(table, index))
-    singles = [{name: array[i : i + 1] for name, array in rows.items()} for i in range(len(index))]
+    few = gather_all(table, index)
+    copies = np.resize(np.arange(len(index)), rows_together(table))
+    rows = {name: array[copies] for name, array in few.items()}
+    singles = [{name: array[i : i + 1] for name, array in few.items()} for i in range(len(index))]
+    suspects: list[int] = []
     # A second point, so that rows that happen to agree at the start (all zeros, say) do not hide a wrong sum.
     nudged = tree_map(lambda x: jnp.asarray(np.asarray(x) + 0.1 * rng.normal(size=x.shape), x.dtype), position)
     for point in (position, nudged):
         together, *apart = _trace("log_lik", lambda p=point: [float(value(p, part)) for part in (rows, *singles)])
-        bad, total = [x for x in (together, *apart) if not np.isfinite(x)], sum(apart)
-        if bad and point is position:
-            raise InputError(f"log_lik is {bad[0]} at the starting values; start params where every row has positive likelihood")
-        if not bad and abs(together - total) > 1e-3 * (abs(together) + sum(map(abs, apart))):
-            raise InputError(_not_a_sum(together, total, len(index)))
+        finite, every = np.isfinite(apart), np.asarray(apart)[copies]
+        if point is position:
+            suspects = index[~finite].tolist()
+        if finite.all() and not np.isfinite(together):
+            raise InputError(f"log_lik of {len(copies)} rows is {together}, but that of each is finite; expected a sum over rows")
+        if finite.all() and abs(together - every.sum()) > 1e-3 * (abs(together) + np.abs(every).sum()):
+            raise InputError(_not_a_sum(together, every.sum(), len(copies)))
+    return suspects
 
 
 def _not_a_sum(together: float, total: float, count: int) -> str:

@@ -18,6 +18,7 @@ from sgmcmc.results.keeps import Keep, PairTrace, Trace
 from sgmcmc.results.result import ALONE, PAIRS
 from sgmcmc.rows.sources import STRATA
 from sgmcmc.rows.table import Stratum, Table, check_dataset
+from sgmcmc.run.blame import check_start
 from sgmcmc.run.hosts import together
 from sgmcmc.run.passes import look_over
 
@@ -124,7 +125,8 @@ class Problem:
             check_log_prior(log_prior, start)
             per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.in_strata else None
             posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
-            check_log_lik(jax.jit(posterior.sum_of_rows), position, table)
+            suspects = check_log_lik(value := jax.jit(posterior.sum_of_rows), position, table)
+            check_start(value, posterior, position, table, suspects)
             return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
 
         return together("checking the problem", check) if isinstance(dataset, Stratum) else check()

@@ -30,6 +30,7 @@ from sgmcmc.results.keeps import Keep, Trace, paired_numbers
 from sgmcmc.results.result import PAIRS, Record, Result, assemble
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import Source
+from sgmcmc.run.blame import AT_START, blame_later
 from sgmcmc.run.hosts import from_first
 from sgmcmc.run.loop import Loop, Outcome
 from sgmcmc.run.passes import FullPasses
@@ -137,7 +138,8 @@ class Sampler:
         state = self.loop.call(self.loop.programs.start, argument, keys, -1)  # iteration 0: the gradient at the start
         culprit = first_not_finite(state.position, state.gradient, state.chained)
         if culprit is not None:
-            raise InputError(f"the gradient for parameter {culprit.parameter!r} is not finite at the start; move params")
+            found = f"the gradient for parameter {culprit.parameter!r} is not finite at the start; move params"
+            raise InputError(_and(found, self._blamed(state.params, culprit.chain, AT_START)))
         return state
 
     def step(self, state: State, batch: Mapping[str, Any] | None = None) -> State:
@@ -344,7 +346,8 @@ class Sampler:
         """The result, or what ended the run with the result in it; and what there is to be warned of."""
         if not outcome.finite and outcome.attempted is None:
             limit = "a limit written as -inf has no gradient to keep the chain inside; use constraints for it"
-            warn(f"the log posterior was not finite at some of the chain's positions: {limit}")
+            reason = self._blamed(outcome.state.params, 0 if outcome.state.chained else None, "at the last of them")
+            warn(_and(f"the log posterior was not finite at some of the chain's positions: {limit}", reason))
         if outcome.interrupted:
             warn(f"interrupted: the result holds the {outcome.stored} draws made so far{place.way_back}")
         if outcome.error is not None:
@@ -356,12 +359,24 @@ class Sampler:
         return result
 
     def _raise_if_diverged(self, attempted: Any, state: State, result: Result | None = None) -> None:
-        culprit = None if attempted is None else first_not_finite(attempted[0], attempted[1], state.chained)
-        if culprit is None:
+        if attempted is None or (culprit := first_not_finite(attempted[0], attempted[1], state.chained)) is None:
             return
         if result is None:  # there are no draws to hand out
             result = assemble(Record(self._settings(state, {}), state.chained, "draws", None), state, {})
-        raise divergence(culprit, result, self.kernel.schedule)
+        raise divergence(culprit, result, self.kernel.schedule, self._why(attempted[0], state, culprit.chain))
+
+    def _why(self, attempted: PyTree, state: State, chain: int | None) -> str:
+        """The row at fault where a chain tried to go, or where it was before, in a sentence; empty where there is none."""
+        if self.source.strata:
+            return ""
+        to_params = self.kernel.posterior_at(state).transform.to_params
+        there = jax.vmap(to_params)(attempted) if state.chained else to_params(attempted)
+        went = self._blamed(there, chain, "where it went")
+        return went or self._blamed(state.params, chain, "at the last finite value")
+
+    def _blamed(self, params: PyTree, chain: int | None, where: str) -> str:
+        """The row at fault for the parameters of a chain, likewise."""
+        return blame_later(self.posterior, params if chain is None else pick(params, chain), self.source.arrays, where)
 
     def _warn_of_early_draws(self, stored_from: int) -> None:
         warmup = self.kernel.dynamics.warmup
@@ -382,8 +397,12 @@ class Sampler:
                 warn(f"{found}, too much for the noise estimate to correct; {repair}")
 
 
-def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> DivergenceError:
-    """The error of a chain that left the finite numbers, with the repair, and the draws made before."""
+def _and(sentence: str, reason: str) -> str:
+    return f"{sentence}. {reason}" if reason else sentence
+
+
+def divergence(culprit: Culprit, result: Result, schedule: Schedule, reason: str = "") -> DivergenceError:
+    """The error of a chain that left the finite numbers, with its reason if one was found, the repair, and the draws so far."""
     state, step = result.final_state, int(result.final_state.step) + 1
     number = leaf_names(state.position).index(culprit.parameter)
     alike = jax.tree.structure(state.params) == jax.tree.structure(state.position)  # not where one whitened vector moves
@@ -396,7 +415,8 @@ def divergence(culprit: Culprit, result: Result, schedule: Schedule) -> Divergen
         repair = f"Its step size is {np.min(eps):.3g} there: expected a schedule that stays positive"
     found = f"parameter {culprit.parameter!r}{where} is not finite at iteration {step}"
     kept = "The draws so far are in the error's .result, the last finite state in .result.final_state"
-    message = f"{found}; the last finite value was {describe(last.tolist())}. {repair}. {kept}"
+    found = _and(f"{found}; the last finite value was {describe(last.tolist())}", reason)
+    message = f"{found}. {f'Or i{repair[1:]}' if reason else repair}. {kept}"
     return DivergenceError(message, parameter=culprit.parameter, step=step, chain=culprit.chain, result=result)
 
 
