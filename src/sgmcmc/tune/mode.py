@@ -16,11 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.checks import Progress
+from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, flat, join, number_names, split
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import subsample
-from sgmcmc.rows.table import Table
+from sgmcmc.rows.table import Stratum, Table
+from sgmcmc.run.blame import raise_if_not_finite
+from sgmcmc.run.hosts import together
 from sgmcmc.run.passes import compiled, full_sum
 
 TOLERANCE = 0.05
@@ -177,6 +180,17 @@ class _Objective:
         value, gradient, prior = self(x)
         return _Point(x, metric, value, gradient, self._settled(x, metric, gradient, prior), np.zeros_like(x))
 
+    def first(self, x: np.ndarray, metric_rows: Table) -> _Point:
+        """The point at which a search begins, by the metric there; where it is not finite, an error names the row at fault."""
+        value, gradient, prior = self(x)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            where = "where the search for the mode begins"
+            look = partial(raise_if_not_finite, self.posterior, as_tree(x, self.like), self.table, where)
+            together(where, look) if isinstance(self.table, Stratum) else look()
+            raise SgmcmcError(f"the log posterior is {value} {where}, though that of every row is finite; start params elsewhere")
+        metric = self.metric(x, metric_rows)
+        return _Point(x, metric, value, gradient, self._settled(x, metric, gradient, prior), np.zeros_like(x))
+
     def under(self, point: _Point, metric: Metric) -> _Point:
         """The same point, measured by another metric."""
         settled = self._settled(point.x, metric, point.gradient, self.prior(point.x)[1])
@@ -235,7 +249,7 @@ def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, prog
 
 def _search(objective: _Objective, x: np.ndarray, metric_rows: Table, rounds: int, steps: int, bar: Bar) -> tuple[_Point, float]:
     """Rounds of ascent, each with the metric of where it starts, until close or out of work."""
-    point = objective.at(x, objective.metric(x, metric_rows))
+    point = objective.first(x, metric_rows)
     point = _off_kinks(objective, point) if (x == join(objective.like)).all() else point
     for _ in range(rounds):
         moved = point if point.distance < TOLERANCE else _ascend(objective, point, steps, bar)
