@@ -28,6 +28,9 @@ CROWDED = 0.1
 BATCHES = 20
 SINGULAR = 1e8
 
+NEIGHBOURS = 2000
+"""Draws that are enough to tell gradient noise by."""
+
 ABSURD = 1e4
 """A variance so many times the posterior's is no estimate any more."""
 
@@ -75,8 +78,9 @@ class Pairs:
         return moved if self.origin is None else moved + self.origin
 
     def gradient_noise(self) -> np.ndarray:
-        """For every number, noise over curvature: the gradient's variance among neighbours, over that of its line in the position."""
-        z, g = (x.reshape(-1, x.shape[-1]).astype(np.float64) for x in (self.positions, self.gradients))
+        """For every number, noise over curvature: the gradient's variance among neighbours, over its line's in the position."""
+        thin = -(-_count(self.positions) // NEIGHBOURS)
+        z, g = (x.reshape(-1, x.shape[-1])[::thin].astype(np.float64) for x in (self.positions, self.gradients))
         z, g = z - z.mean(axis=0), g - g.mean(axis=0)
         sorted_by_z = np.take_along_axis(g, np.argsort(z, axis=0), axis=0)
         noise = ((sorted_by_z[1:] - sorted_by_z[:-1]) ** 2).mean(axis=0) / 2

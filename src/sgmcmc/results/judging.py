@@ -67,11 +67,12 @@ class Judge:
         return int(np.sum(said.get(what, 0)))
 
     def of_draws(self) -> list[Finding]:
-        """How the numbers mix, and then directions that no number shows; whether their digits suffice."""
+        """How the numbers mix, and the slowest direction, which no number may show; whether their digits suffice."""
         findings = words.mixing(*self.mixing, self.names)
         if self.pairs is not None and self.pairs.mixed:
             seen = {finding.kind for finding in findings}
-            slow = words.mixing(*diagnostics.mixing(self.pairs.positions), self.pairs.directions)
+            slowest = int(np.argmax(drift(self.pairs.positions)))
+            slow = words.mixing(*diagnostics.mixing(self.pairs.positions[..., [slowest]]), [self.pairs.directions[slowest]])
             findings += [finding for finding in slow if finding.kind not in seen]
         dtype = jax.tree.leaves(self.result.draws)[0].dtype if self.pairs is None else self.pairs.positions.dtype
         return findings + words.digits(self.numbers, self.names, dtype)
@@ -124,6 +125,13 @@ class Judge:
 def by_nuts(result: Result) -> bool:
     """Whether the draws are exact up to Monte Carlo error."""
     return result.settings.get("engine") == "nuts"
+
+
+def drift(positions: np.ndarray) -> np.ndarray:
+    """How far half chains are apart beside their widths: a cheap stand-in for R-hat, to find the direction that needs it."""
+    half = positions.shape[1] // 2
+    halves = np.concatenate([positions[:, :half], positions[:, -half:]])
+    return halves.mean(axis=1).var(axis=0) / np.maximum(halves.var(axis=1).mean(axis=0), 1e-30)
 
 
 def draw_names(result: Result) -> list[str]:
