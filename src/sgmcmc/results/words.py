@@ -62,7 +62,7 @@ REMEDIES = {
 AUTOMATIC_REMEDIES = REMEDIES | {
     "noise": "The posterior is too far from a bowl for its minibatches: treat the draws as approximate.",
     "step": "The posterior is steeper in places than at its mode: treat the draws as approximate.",
-    "excursions": "The posterior is steeper in places than at its mode: trust medians and quantiles, not means and sds.",
+    "excursions": "The posterior is steeper in places than at its mode: treat such tails, means and sds as approximate.",
     "apart": f"Each may be in a mode of its own, or all are too short: look at plot(), ask for target_ess={ENOUGH}.",
     "narrow": "The chains have not seen all of the posterior: ask for more draws, from several starts.",
     "short": f"Ask for target_ess={ENOUGH}.",
