@@ -165,7 +165,7 @@ class Result(Mapping[str, Any]):
         >>> import numpy as np, sgmcmc
         >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
         >>> data = {"x": np.random.default_rng(0).normal(size=1000)}
-        >>> out = sgmcmc.sgldcv(log_lik, data, {"mu": 0.0}, 3.0, precondition="laplace", minibatch_size=100,
+        >>> out = sgmcmc.sgldcv(log_lik, data, {"mu": 0.0}, 1.0, precondition="laplace", minibatch_size=100,
         ...                     n_iters=20_000, seed=1, diagnose=True, progress=False)
         >>> out.health().kinds
         ('step',)
