@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,7 +12,20 @@ from matplotlib.figure import Figure
 
 import sgmcmc
 from sgmcmc.results.diagnostics import Inflation, Pairs, parameter_inflation
-from sgmcmc.results.words import FALSE_ALARMS, OFF, REMEDIES, Decisions, Finding, Health, centre, mixing, sure, variances
+from sgmcmc.results.words import (
+    FALSE_ALARMS,
+    OFF,
+    REMEDIES,
+    Decisions,
+    Finding,
+    Health,
+    centre,
+    digits,
+    mixing,
+    sure,
+    undetermined,
+    variances,
+)
 
 N, D = 1000, 2
 X = np.random.default_rng(0).normal([1.0, -2.0], [1.0, 1.0], (N, D))
@@ -158,6 +174,131 @@ def test_false_alarms_are_as_rare_as_promised(d, width, flagged):
         alarms.append(bool(variances(parameter_inflation(z, gradients), names, np.zeros(d))))
     rate, limit = np.mean(alarms), FALSE_ALARMS + 3 * np.sqrt(FALSE_ALARMS * (1 - FALSE_ALARMS) / replicates)
     assert rate > 0.9 if flagged else rate <= limit
+
+
+def chains(*phis, seed=1, draws=1000):
+    """Four autoregressions for every φ, started in their stationary law N(0, 1)."""
+    rng, phi = np.random.default_rng(seed), np.array(phis)
+    z = np.empty((4, draws, len(phi)))
+    z[:, 0] = rng.standard_normal((4, len(phi)))
+    for k in range(1, draws):
+        z[:, k] = phi * z[:, k - 1] + np.sqrt(1 - phi**2) * rng.standard_normal((4, len(phi)))
+    return z
+
+
+def judged(numbers, draws=None, names=("a", "b"), **settings):
+    """The health of draws whose gradients are those of a standard normal."""
+    pairs = Pairs(numbers, -numbers, list(names), None, None)
+    tree = {name: (numbers if draws is None else draws)[..., i] for i, name in enumerate(names)}
+    return sgmcmc.Result(tree, {}, None, {"sampler": "hand", **settings}, chained=True, pairs=pairs).health()
+
+
+def remedy(health, kind):
+    return health.findings[health.kinds.index(kind)].remedy
+
+
+def test_the_remedy_goes_by_the_cause():
+    slow = chains(0.999, 0.0)
+    tau = np.log(np.abs(slow[..., :1]) + 1e-9) + 0.0 * slow
+    numbers = np.concatenate([tau[..., :1], slow[..., 1:]], axis=2)
+    collapsed = judged(numbers, np.concatenate([np.exp(tau[..., :1]), slow[..., 1:]], axis=2), names=("tau", "u"))
+    assert remedy(collapsed, "short").startswith("tau runs to 0")
+    tied = np.concatenate([slow[..., :1], slow[..., :1] + 0.01 * slow[..., 1:]], axis=2)
+    assert remedy(judged(tied), "short").startswith("a and b trade off")
+    assert remedy(judged(slow), "short") == REMEDIES["short"]
+    assert remedy(judged(slow, sampler="sample"), "short") == "Ask for target_ess=400."
+    assert "400 would take" in str(judged(slow))
+    assert judged(chains(0.0, 0.0)).ok
+
+
+def test_directions_have_the_names_of_their_numbers():
+    """What a and b leave open between them mixes badly, which neither shows."""
+    z, factor = chains(0.0, 0.999), np.array([[1.0, 0.0], [0.9999, 0.014]])
+    pairs = Pairs(z, -z, ["a", "b"], factor, None)
+    health = sgmcmc.Result(None, {}, None, {}, pairs=pairs).health()
+    assert "The draws of a direction that is mostly b are worth" in str(health)
+    assert pairs.directions == ["a direction that is mostly a and b", "a direction that is mostly b"]
+    quick = sgmcmc.Result(None, {}, None, {}, pairs=Pairs(chains(0.0, 0.0), -chains(0.0, 0.0), ["a", "b"], factor, None))
+    assert quick.health().ok
+
+
+def test_rounds_that_did_not_settle():
+    z = chains(0.0, 0.0)
+    result = sgmcmc.Result(None, {}, None, {"sampler": "sample"}, pairs=Pairs(z, -z, ["a", "b"], None, None))
+    assert result.health().ok
+    told = replace(result, decisions=Decisions().and_then("unsettled", "the noise is too high", "It did not settle."))
+    assert told.health().kinds == ("rounds",)
+    assert "did not settle: the noise is too high. Treat the draws as approximate" in str(told.health())
+
+
+def test_few_digits():
+    z = np.random.default_rng(1).standard_normal((4, 500, 2))
+    large = 1e4 + 0.003 * z
+    finding, *others = digits(large, ["a", "b"], np.dtype(np.float32))
+    assert not others
+    assert finding.seen == "The sd of a and 1 more is only 3.1 steps of float32 at 10000."
+    assert "jax_enable_x64" in finding.remedy
+    assert not digits(large, ["a", "b"], np.dtype(np.float64))
+    assert not digits(1e4 + z, ["a", "b"], np.dtype(np.float32))
+    assert not digits(np.ones((4, 500, 1)), ["still"], np.dtype(np.float32))
+    assert "x64" not in digits(1e15 + z, ["a", "b"], np.dtype(np.float64))[0].remedy
+
+
+@pytest.mark.parametrize(("middle", "kinds"), [(1e4, ("digits",)), (1.0, ())])
+def test_digits_of_a_run(middle, kinds):
+    """A whitened number's own spacing counts, not that of the direction that moves."""
+    z = np.random.default_rng(2).standard_normal((4, 500, 2)).astype(np.float32)
+    pairs, state = Pairs(z, -z, ["a", "b"], np.full(2, 0.003), np.array([0.0, middle])), SimpleNamespace(estimator=None)
+    health = sgmcmc.Result(None, {}, state, {}, pairs=pairs).health()
+    assert health.kinds == kinds
+    assert ("sd of b is" in str(health)) == bool(kinds)
+
+
+def test_inflations_that_are_not_determined():
+    value = np.array([1.1, 1e35, -0.3, np.nan, 2.0, 2.0, 90.0])
+    found = Inflation(value, np.array([0.1, 1e30, 0.1, 0.1, np.inf, 1.5, 10.0]), joint=True)
+    np.testing.assert_array_equal(found.determined, [True, False, False, False, False, False, True])
+    np.testing.assert_array_equal(found.where_determined().value, [1.1, np.nan, np.nan, np.nan, np.nan, np.nan, 90.0])
+    assert np.isnan(found.where_determined().error[1:6]).all()
+    names = list("abcdefg")
+    assert "not determined for 5 of 7 numbers, b first" in undetermined(found, names)[0]
+    assert undetermined(Inflation(value[:1], np.ones(1), joint=True), names[:1]) == []
+    assert "more than 10,000 times" in variances(found, names, np.zeros(7))[0].seen
+
+
+def test_summaries_say_nothing_of_what_is_not_determined():
+    """Flat gradients: the posterior's variance could be anything."""
+    z = np.random.default_rng(3).standard_normal((4, 100, 2))
+    g = -z.copy()
+    g[..., 1] = 1e-18 * z[..., 0]
+    for scale in (1.0, 1e150):
+        result = by_hand(scale * z, g / scale)
+        summary = result.summary()
+        assert np.isfinite(summary["inflation"].iloc[0])
+        assert summary[["inflation", "inflation_se"]].iloc[1].isna().all()
+        assert "not determined for 1 of 2 numbers, z[1] first" in str(result.health())
+        assert isinstance(result.plot(), Figure)
+
+
+def nuts(z, gradients=True, **counts):
+    state = SimpleNamespace(auxiliary={name: np.array(value) for name, value in counts.items()}, estimator=None)
+    pairs = Pairs(z, -z, ["z[0]", "z[1]"], None, None) if gradients else None
+    return sgmcmc.Result({"z": z}, {}, state, {"sampler": "sample", "engine": "nuts"}, chained=True, pairs=pairs).health()
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_nuts_has_no_bias_to_be_judged(gradients):
+    """Draws twice as wide as the gradients say pass, since they are exact by construction."""
+    z = chains(0.2, 0.2)
+    for health in (nuts(z, gradients), nuts(2.0 * z, gradients, divergences=[0, 1, 0, 0], deepest=[0, 0, 0, 2])):
+        assert health.ok
+        assert health.notes[0] == "NUTS on all rows: no bias from steps or minibatches."
+    told = nuts(z, gradients, divergences=[9, 0, 0, 3], deepest=[0, 0, 400, 0])
+    assert told.kinds == ("divergences",)
+    assert "12 of 4,000 transitions diverged. Part of the posterior is too narrow" in str(told)
+    assert "400 of 4,000 transitions ended at the largest tree" in str(told)
+    assert nuts(chains(0.2, 0.999), gradients).kinds[-1] == "short"
+    assert "digits" in nuts((1e5 + 0.01 * z).astype(np.float32), gradients).kinds
 
 
 def test_more_numbers_need_surer_signs():

@@ -13,6 +13,7 @@ posterior at that very z. A `factor` L of shape (p, d) says that parameters are 
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,12 @@ QUANTILES = (0.05, 0.5, 0.95)
 CROWDED = 0.1
 BATCHES = 20
 SINGULAR = 1e8
+
+NEIGHBOURS = 2000
+"""Draws that are enough to tell gradient noise by."""
+
+ABSURD = 1e4
+"""A variance so many times the posterior's is no estimate any more."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +54,39 @@ class Pairs:
     origin: np.ndarray | None
 
     @property
+    def mixed(self) -> bool:
+        """Whether what moved are directions of a dense whitening, not the numbers themselves."""
+        return self.factor is not None and self.factor.ndim == 2
+
+    @property
     def directions(self) -> list[str]:
-        """Names for what moved: the numbers themselves, or directions of a whitening."""
-        mixed = self.factor is not None and self.factor.ndim == 2
-        return [f"direction {i}" for i in range(len(self.names))] if mixed else self.names
+        """Names for what moved: the numbers themselves, or, of a whitening's directions, the numbers with the largest parts."""
+        if self.factor is None or not self.mixed:
+            return self.names
+        parts = np.abs(self.factor) / np.maximum(np.linalg.norm(self.factor, axis=1, keepdims=True), 1e-300)
+        return [self._mostly(part) for part in parts.T]
+
+    def _mostly(self, part: np.ndarray) -> str:
+        most = np.argsort(-part)[:2]
+        shown = [self.names[i] for i in most if part[i] > part[most[0]] / 2]
+        return f"a direction that is mostly {' and '.join(shown)}"
+
+    def numbers(self) -> np.ndarray:
+        """Every draw of the unconstrained numbers, origin + L z, in float64."""
+        z = self.positions.astype(np.float64)
+        moved = z if self.factor is None else z @ self.factor.T.astype(np.float64) if self.mixed else z * self.factor
+        return moved if self.origin is None else moved + self.origin
 
     def gradient_noise(self) -> np.ndarray:
-        """For every number, noise over curvature: the gradient's variance about its line in the position, over the line's."""
-        z, g = (x - x.mean(axis=(0, 1)) for x in (self.positions.astype(np.float64), self.gradients.astype(np.float64)))
-        square = np.maximum((z**2).mean(axis=(0, 1)), 1e-300)
-        line = (z * g).mean(axis=(0, 1)) ** 2 / square
-        ratio = ((g**2).mean(axis=(0, 1)) - line) / np.maximum(line, 1e-300)
-        if self.factor is None or self.factor.ndim == 1:
+        """For every number, noise over curvature: the gradient's variance among neighbours, over its line's in the position."""
+        thin = -(-_count(self.positions) // NEIGHBOURS)
+        z, g = (x.reshape(-1, x.shape[-1])[::thin].astype(np.float64) for x in (self.positions, self.gradients))
+        z, g = z - z.mean(axis=0), g - g.mean(axis=0)
+        sorted_by_z = np.take_along_axis(g, np.argsort(z, axis=0), axis=0)
+        noise = ((sorted_by_z[1:] - sorted_by_z[:-1]) ** 2).mean(axis=0) / 2
+        line = (z * g).mean(axis=0) ** 2 / np.maximum((z**2).mean(axis=0), 1e-300)
+        ratio = noise / np.maximum(line, 1e-300)
+        if self.factor is None or not self.mixed:
             return ratio
         return self.factor**2 @ ratio / np.sum(self.factor**2, axis=1)
 
@@ -125,6 +153,17 @@ class Inflation:
     error: np.ndarray
     joint: bool
 
+    @property
+    def determined(self) -> np.ndarray:
+        """Which values say something: positive, not absurd, their error below 1 or a third of them."""
+        known = np.isfinite(self.value) & np.isfinite(self.error) & (self.value > 0) & (self.value < ABSURD)
+        return known & (self.error <= np.maximum(1.0, self.value / 3))
+
+    def where_determined(self) -> "Inflation":
+        """The same, with NaN for values that are not determined, and for their errors."""
+        value, error = (np.where(self.determined, x, np.nan) for x in (self.value, self.error))
+        return Inflation(value, error, self.joint)
+
 
 def direction_inflation(positions: np.ndarray, gradients: np.ndarray) -> Inflation:
     """R_i = M_ii. It is the ratio of variances where directions are uncorrelated, as after whitening, and not elsewhere.
@@ -160,7 +199,8 @@ def parameter_inflation(positions: np.ndarray, gradients: np.ndarray, factor: np
         L = None
     scale = z.std(axis=(0, 1))
     if z.shape[2] <= CROWDED * _count(z) and scale.all() and _invertible(z / scale, g * scale):
-        return _joint(z / scale, g * scale, np.diag(scale) if L is None else L * scale)
+        with suppress(np.linalg.LinAlgError):  # all of a direction may be in one batch
+            return _joint(z / scale, g * scale, np.diag(scale) if L is None else L * scale)
     return _average(-z * g if L is None else -(z * g) @ (L**2 / (L**2).sum(axis=1, keepdims=True)).T)
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from sgmcmc.algorithms.gradients.whitened import WhitenedState, centre_of
+from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.trees import PyTree, State, children, join, labels, leaf_names, size
-from sgmcmc.results import diagnostics, words
+from sgmcmc.results import diagnostics
 from sgmcmc.results.diagnostics import QUANTILES, Inflation, Pairs, flat_draws
+from sgmcmc.results.judging import Judge, by_nuts
 from sgmcmc.results.keeps import paired_numbers
 from sgmcmc.results.stein import SteinDiscrepancy, stein_discrepancy, zero_variance_mean
-from sgmcmc.results.words import Decisions, Finding, Health
+from sgmcmc.results.words import Decisions, Health
 
 if TYPE_CHECKING:
     import pandas
@@ -88,8 +89,8 @@ class Result(Mapping[str, Any]):
 
         The last two measure how well the chain mixes, not whether its law is the posterior. That is what `inflation` says, with
         its standard error, where the run was asked to `diagnose`: the variance of the chain over that of the posterior (of the
-        unconstrained number, under constraints). With one chain, R-hat compares its halves. Under a step-size schedule mean, sd
-        and quantiles weight each draw by its step size.
+        unconstrained number, under constraints). NaN: not determined. With one chain, R-hat compares its halves. Under a
+        step-size schedule mean, sd and quantiles weight each draw by its step size.
 
         Args:
             max_rows: describe only the first so many numbers (a network has too many to read).
@@ -120,14 +121,16 @@ class Result(Mapping[str, Any]):
     def inflation(self) -> Inflation:
         """The variance of the chain over the posterior's, for every unconstrained number, with standard errors.
 
-        Needs a run with `diagnose=True`, as those of `sample` are.
+        NaN: not determined, for draws that are too few, too noisy or too far out. Needs a run with `diagnose=True`, as those of
+        `sample` are.
         """
-        return self._inflation
+        return self._inflation.where_determined()
 
     @cached_property
     def _inflation(self) -> Inflation:
         pairs = self._diagnosed("inflation")
-        return diagnostics.parameter_inflation(pairs.positions, pairs.gradients, pairs.factor)
+        with np.errstate(all="ignore"):  # what came of it is asked of the value
+            return diagnostics.parameter_inflation(pairs.positions, pairs.gradients, pairs.factor)
 
     def zero_variance_means(self) -> pandas.DataFrame:
         """Posterior means of the unconstrained numbers with the gradients as control variates, and their Monte Carlo errors.
@@ -156,35 +159,21 @@ class Result(Mapping[str, Any]):
     def health(self) -> Health:
         """What is wrong with this result and what to do about it, in plain words: `print(result.health())`.
 
-        Needs a run with `diagnose=True`, as those of `sample` are. A good result is flagged for its variances less than once in
-        a hundred times.
+        Needs a run with `diagnose=True`, as those of `sample` are. A good result is flagged for its variances, or for excursions,
+        less than once in a hundred times.
 
         >>> import numpy as np, sgmcmc
         >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
         >>> data = {"x": np.random.default_rng(0).normal(size=1000)}
-        >>> out = sgmcmc.sgldcv(log_lik, data, {"mu": 0.0}, 3.0, precondition="laplace", minibatch_size=100,
+        >>> out = sgmcmc.sgldcv(log_lik, data, {"mu": 0.0}, 1.0, precondition="laplace", minibatch_size=100,
         ...                     n_iters=20_000, seed=1, diagnose=True, progress=False)
         >>> out.health().kinds
         ('step',)
         """
-        pairs = self._diagnosed("health")
-        found, every = self.inflation(), pairs.positions.reshape(-1, pairs.positions.shape[-1])
-        findings = words.variances(found, pairs.names, pairs.gradient_noise())
-        findings += words.mixing(*diagnostics.mixing(pairs.positions), pairs.directions)
-        if pairs.origin is not None and centre_of(self.final_state.estimator) is not None:
-            away = np.abs(every.mean(axis=0)) / np.maximum(every.std(axis=0), 1e-30)
-            findings += words.centre(away, pairs.directions)
-        if self.settings.get("scheme") == "paper":
-            ratio = self.settings["L"] / (self.settings["L"] - 1)
-            seen = f"The paper's order of updates overstates every variance, by L/(L-1) = {ratio:.2f} as the step goes to 0."
-            findings.append(Finding("scheme", seen))
-        if "unsettled" in self.decisions:
-            findings.append(Finding("rounds", f"The automatic rounds did not settle: {self.decisions['unsettled']}."))
-        notes = ["R-hat and effective sample size tell mixing only, never bias.", words.UNSEEN]
-        if not found.joint:
-            notes.insert(0, "Too many parameters for the draws: inflation is judged by directions, without their correlations.")
-        automatic = self.settings.get("sampler") == "sample"
-        return Health(tuple(replace(finding, automatic=automatic) for finding in findings), tuple(notes))
+        bare = by_nuts(self) and self.pairs is None
+        pairs, inflation = (None, None) if bare else (self._diagnosed("health"), self._inflation)
+        with np.errstate(all="ignore"):
+            return Judge(self, pairs, inflation).health()
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ `DataTree` with a posterior group; settings go to its attributes.
@@ -227,7 +216,8 @@ class Result(Mapping[str, Any]):
         if self.pairs is None:
             return traces_and_densities(series[: max_rows or 12], title, self.weights)
         found = self.inflation()
-        by_name = {name: (found.value[i], found.error[i]) for i, name in enumerate(self.pairs.names)}
+        known = np.flatnonzero(found.determined)
+        by_name = {self.pairs.names[i]: (found.value[i], found.error[i]) for i in known}
         return overview(series[: max_rows or 30], by_name, title, "all checks passed" if self.health().ok else "see health()")
 
     def _diagnosed(self, what: str) -> Pairs:
