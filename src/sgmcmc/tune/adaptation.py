@@ -25,8 +25,8 @@ from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
-from sgmcmc.tune.design import NOISE, SMALLEST_STEP, TOO_STEEP, Design, control_variates, loudest, plain_gradients
-from sgmcmc.tune.survey import FEW_POINTS, NOISE_POINTS, Pilot, Survey, dense_whitening
+from sgmcmc.tune.design import NOISE, SMALLEST_STEP, TOO_STEEP, Design, NoBowlError, control_variates, loudest, plain_gradients
+from sgmcmc.tune.survey import Pilot, Survey, dense_whitening, noise_points
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
 PLAIN_WARM_UP = 2500
@@ -168,7 +168,10 @@ class Adaptation:
         kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
         sentence = f"The mode was found in {passes}; the posterior's shape there comes from {kind}."
         told = Decisions().and_then("mode", survey.passes, sentence)
-        design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
+        try:
+            design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
+        except NoBowlError as found:
+            return self.fall_back(survey.whitening, told, str(found))
         trial = self.attempt(design, 0, told)
         while (complaint := complaint_about(trial)) is not None:
             if trial.round == ROUNDS and complaint.cause == "noise":
@@ -359,8 +362,7 @@ def reshaped(trial: Trial) -> tuple[Whitening, np.ndarray]:
 def some(positions: np.ndarray) -> np.ndarray:
     """As many positions as the noise is measured at, from all over the chains."""
     states = positions.reshape(-1, positions.shape[-1])
-    count = NOISE_POINTS if states.shape[1] <= MOST_PAIRED else FEW_POINTS
-    return states[np.linspace(0, len(states) - 1, count).astype(int)]
+    return states[np.linspace(0, len(states) - 1, noise_points(states.shape[1])).astype(int)]
 
 
 def unsettled(told: Decisions, complaint: Complaint) -> Decisions:

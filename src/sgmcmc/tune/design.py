@@ -40,6 +40,9 @@ STEEP, TOO_STEEP, SMALLEST_STEP = 2.0, 3.2, 0.49 / 1024
 """ε times the largest curvature where the chains go: what a step is chosen for, and what calls for a smaller one. `BAOA` is
 stable below 4. Fewer than one step in 32 of the usual length would take too long, whatever the curvature."""
 
+HOPELESS = 1e4
+"""Curvature at points of the approximation by a Gaussian, beside that at its centre, beyond which it approximates nothing."""
+
 NOISE = 0.05
 """The part of the variance that minibatch noise may make up, before it is corrected for."""
 
@@ -52,6 +55,10 @@ MOST_WORK = 500_000
 
 PLAIN_ROWS, PLAIN_STEP, LEAST_FRICTION = 512, 0.25, 0.02
 POWER_ROWS, POWER_ITERATIONS = 20_000, 30
+
+
+class NoBowlError(Exception):
+    """The curvature at the centre says nothing about its surroundings."""
 
 
 @dataclass(frozen=True)
@@ -139,21 +146,24 @@ def control_variates(
     else:
         scored, measured = pilot.some_of(states), states
     choice = pilot.weigh(whitening, scored, chains, seed)
+    steepest = _steepest(
+        pilot.curvatures(whitening, pilot.curvature_points(whitening, measured), choice, seed + 3), states is None
+    )
     per_row, alike = pilot.noise(whitening, measured, choice, seed + 2)
-    noise = loudest(per_row)
-    steepest = pilot.curvatures(whitening, pilot.curvature_points(whitening, measured), choice, seed + 3).max()
-    eps, n, because = rows_and_step(noise, n_rows, d, step_for(float(steepest), STEP if before is None else before.eps))
+    noise, step = loudest(per_row), step_for(steepest, STEP if before is None else before.eps)
+    eps, n, because = rows_and_step(noise, n_rows, d, step)
+    gain = loudest(alike) / max(noise, 1e-30)
+    if isinstance(choice, Importance):
+        choice = choice.with_certain(min(n, MOST_WORK // d))
+        per_row = pilot.noise(whitening, measured, choice, seed + 2).drawn if len(choice.certain) else per_row
+        eps, n, because = rows_and_step(loudest(per_row), n_rows, d, step)
+        n = min(n + len(choice.certain), n_rows)
     if 2 * n >= n_rows:
         cost = f"a minibatch would need {n:,} of them, and those twice, at the draw and at the centre"
         sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
         told = Decisions().and_then("minibatch_size", n_rows, sentence)
         state, source = WhitenedState(whitening, ()), AllRows(table, n_rows)
         return _design(posterior, state, source, np.zeros(d), None, told, eps, friction_for(eps))
-    gain = loudest(alike) / max(noise, 1e-30)
-    if isinstance(choice, Importance):
-        choice = choice.with_certain(n)
-        per_row = pilot.noise(whitening, measured, choice, seed + 2).drawn if len(choice.certain) else per_row
-        n = len(choice.certain) + rows_and_step(loudest(per_row), n_rows, d, eps)[1]
     if before is not None and before.centred and n <= KEPT_ROWS * before.source.batch_size and eps == before.eps:
         n = before.source.batch_size
     if whitening.dense:
@@ -171,9 +181,17 @@ def control_variates(
         sentence = (
             f"Where the chains go the posterior is up to {steepest:.2g} times as steep as at the centre: hence a smaller step."
         )
-        told = told.and_then("steepest", float(steepest), sentence)
+        told = told.and_then("steepest", steepest, sentence)
     source, state = choice.source(n), WhitenedState(whitening, whitened_centre(centre, whitening))
     return _design(posterior, state, source, per_row / source.drawn, choice, told, eps, friction_for(eps))
+
+
+def _steepest(curvatures: np.ndarray, guessed: bool) -> float:
+    """The largest curvature to reckon with: of states of chains, any; guesses at these may lie where no chain goes."""
+    if guessed and np.median(curvatures) > HOPELESS:
+        where = f"{np.median(curvatures):.2g} times as steep a standard deviation away"
+        raise NoBowlError(f"the posterior is no bowl about its mode ({where}), as those of networks are not")
+    return float(np.quantile(curvatures, 0.75) if guessed else curvatures.max())
 
 
 def step_for(steepest: float, before: float = STEP) -> float:

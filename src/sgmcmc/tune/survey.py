@@ -56,9 +56,9 @@ FEWEST_POINTS, MOST_POINTS, SCORED_ROWS = 6, 16, 20_000_000
 WIDE, WIDTH = 4, 2.5
 """One point in so many is far out: drawn that much wider than N(0, I), or the farthest the chains have been."""
 
-NOISE_ROWS, NOISE_POINTS, FEW_POINTS = 4096, 256, 16
+NOISE_ROWS, NOISE_POINTS, FEW_POINTS, NOISE_WORK = 4096, 256, 16, 2e10
 """Rows and points from which the noise is measured: it varies from point to point as a square does, so many are needed.
-Of models so large that they are only scaled, few must do."""
+Of models so large that they are only scaled, few must do; of others, as many as rows × points × d² allow."""
 
 CURVATURE_ROWS, CURVATURE_POINTS, FEW_CURVATURE_POINTS, POWER_ITERATIONS = 4096, 16, 4, 8
 """Rows and points at which the largest curvature is looked for, and how long."""
@@ -373,5 +373,12 @@ def _terms(posterior: Posterior, centred: bool, whitening: Whitening, rows: Rows
 
 def posterior_points(whitening: Whitening, seed: int) -> np.ndarray:
     """Points of N(0, I) to measure the noise at before there are draws."""
-    count = NOISE_POINTS if whitening.dense else FEW_POINTS
-    return np.random.default_rng(seed + 1).standard_normal((count, size(whitening.origin)))
+    d = size(whitening.origin)
+    return np.random.default_rng(seed + 1).standard_normal((noise_points(d), d))
+
+
+def noise_points(dimension: int) -> int:
+    """At how many points the noise is measured."""
+    if dimension > LARGEST_DENSE:
+        return FEW_POINTS
+    return int(np.clip(NOISE_WORK / (NOISE_ROWS * dimension**2), FEW_POINTS, NOISE_POINTS))
