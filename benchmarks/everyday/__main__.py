@@ -1,8 +1,8 @@
 """`sample` on everyday models, against reference posteriors: one table, and code 1 where a fit is silently wrong, falsely refused
 or refused without a name.
 
-References are made once and kept in build/everyday. Fits are kept there too, with the state of the library that made them, so that
-an interrupted run goes on where it was; a library that was changed since is run again.
+References are made once and kept in build/everyday. Fits are kept there too, with the state of the library that made them, so
+that an interrupted run goes on where it was; a library that was changed since is run again.
 """
 
 from __future__ import annotations
@@ -79,16 +79,11 @@ def run(name: str, seed: int, fits: Fits, references_only: bool) -> Line | None:
 
 
 def referenced(name: str, seed: int, case: Case) -> dict[str, Any] | None:
-    """The reference posterior, made now if it was not before."""
-    if case.target is None:
-        return None
-    if reference.known(case) is None:
+    """The reference posterior, made now if it was not before; None where there is none, or no good one."""
+    if case.target is not None and reference.known(case) is None:
         made = freshly(reference.made, name=name, seed=seed, folder=str(reference.FOLDER))
-        say(f"reference of {name}, seed {seed}: {made['seconds']:.0f} s")
-    found = reference.known(case)
-    if found is None or not reference.good(found):
-        raise RuntimeError(f"the reference of {name}, seed {seed}, is not good: {reference.place(case.target)}")
-    return found
+        say(f"reference of {name}, seed {seed}: {made['seconds']:.0f} s" + ("" if made["good"] else ", and not good"))
+    return reference.known(case)
 
 
 def fitted(name: str, seed: int, case: Case) -> dict[str, Any]:

@@ -22,8 +22,8 @@ SURE = 3.0
 
 RIGHT, FLAGGED, ALARM, WRONG = "right", "flagged", "false alarm", "SILENTLY WRONG"
 REFUSED, FALSELY, UNNAMED = "refused, rightly", "REFUSED FALSELY", "REFUSED, NOTHING NAMED"
-CRASHED, ENDLESS = "CRASHED", "NOT ENDED"
-BAD = (WRONG, FALSELY, UNNAMED, CRASHED, ENDLESS)
+CRASHED, ENDLESS, UNKNOWN = "CRASHED", "NOT ENDED", "NO REFERENCE"
+BAD = (WRONG, FALSELY, UNNAMED, CRASHED, ENDLESS, UNKNOWN)
 """What must not happen."""
 
 
@@ -84,7 +84,8 @@ def judge(case: Case, fit: Mapping[str, Any], reference: Mapping[str, Any] | Non
     if case.predictions is not None:
         near = fit["rmse"] <= PREDICTIONS
         return Judgement((RIGHT if near else WRONG) if healthy else FLAGGED, rmse=fit["rmse"])
-    assert reference is not None
+    if reference is None:
+        return Judgement(UNKNOWN)
     means, sds = mean_error(fit, reference), sd_error(fit, reference)
     near = max(means.beyond, sds.beyond) <= 0
     return Judgement((RIGHT if healthy else ALARM) if near else (WRONG if healthy else FLAGGED), means, sds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -117,7 +118,7 @@ def categories(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def by_code(params: Any, batch: Any) -> Any:
-    return bernoulli_logits(params["a"] + params["beta"][batch["code"]], batch["y"])
+    return log_sigmoid(params["a"] + params["beta"][batch["code"]], batch["y"])
 
 
 def one_hot(way: str, seed: int) -> Case:
@@ -129,7 +130,7 @@ def one_hot(way: str, seed: int) -> Case:
     return Case(log_lik, {**X, "y": y}, start, normal_prior(5.0), target=target)
 
 
-def rare_column(n: int, seed: int) -> Case:
+def rare_column(way: Rowwise, n: int, seed: int) -> Case:
     """Events are one in 700; age in decades, sex, and a column that is 1 in 8 rows, none of them an event."""
     rng = np.random.default_rng([seed, n])
     age = ((rng.integers(18, 90, n) - 50) / 10).astype(np.float32)
@@ -139,9 +140,8 @@ def rare_column(n: int, seed: int) -> Case:
     X = np.column_stack([age, sex, rare])
     target = targets.regression_target(with_intercept(X), y, 5.0, {"a": (), "beta": (3,)})
     start, seconds = {"a": 0.0, "beta": np.zeros(3)}, 30.0 if n == 400_000 else None
-    return Case(
-        partial(columns, bernoulli_logits), {"X": X, "y": y}, start, normal_prior(5.0), target=target, most_seconds=seconds
-    )
+    log_lik, data = partial(columns, way), {"X": X, "y": y}
+    return Case(log_lik, data, start, normal_prior(5.0), target=target, most_seconds=seconds)
 
 
 def exposed(way: Rowwise, params: Any, batch: Any) -> Any:
@@ -160,24 +160,29 @@ def claims(rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {"X": X, "exposure": exposure, "y": rng.poisson(rate).astype(np.float32)}
 
 
+def regression_on(data: dict[str, np.ndarray], scale: float) -> Target:
+    """The target of counts with exposures."""
+    X, shapes = with_intercept(data["X"]), {"a": (), "beta": data["X"].shape[1:]}
+    return targets.regression_target(X, data["y"], scale, shapes, exposure=data["exposure"], family="poisson")
+
+
 def counts(way: Rowwise, seed: int) -> Case:
     data = claims(np.random.default_rng([seed, 4]))
-    target = targets.regression_target(
-        with_intercept(data["X"]), data["y"], 5.0, {"a": (), "beta": (4,)}, exposure=data["exposure"], family="poisson"
-    )
-    return Case(partial(exposed, way), data, {"a": 0.0, "beta": np.zeros(4)}, normal_prior(5.0), target=target)
+    start = {"a": 0.0, "beta": np.zeros(4)}
+    return Case(partial(exposed, way), data, start, normal_prior(5.0), target=regression_on(data, 5.0))
 
 
-def no_exposure(prior: bool, seed: int) -> Case:
-    """One row was exposed for no time, and has no event."""
+def no_exposure(way: Rowwise, prior: bool, seed: int) -> Case:
+    """One row was exposed for no time, and has no event: with a distribution's own limits it may count for nothing."""
     rng = np.random.default_rng([seed, 4])
     data = claims(rng)
-    row = int(rng.integers(100, 20_000))
+    row, data["X"] = int(rng.integers(100, 20_000)), data["X"][:, :1]
     data["exposure"][row] = data["y"][row] = 0.0
+    scale = 5.0 if prior else np.inf
+    target = regression_on(data, scale) if way is poisson else None
+    log_prior, start = normal_prior(scale) if prior else None, {"a": 0.0, "beta": np.zeros(1)}
     named = rf"\b({row}|{row:,})\b"
-    log_prior = normal_prior(5.0) if prior else None
-    start = {"a": 0.0, "beta": np.zeros(4)}
-    return Case(partial(exposed, poisson), data, start, log_prior, naming=named, proper=False)
+    return Case(partial(exposed, way), data, start, log_prior, target=target, naming=named, proper=target is not None)
 
 
 def large_predictors(way: Rowwise, seed: int) -> Case:
@@ -198,7 +203,7 @@ def separable(n: int, prior: bool, seed: int) -> Case:
     y = (x > 0.1).astype(np.float32)
     data, start, log_lik = {"x": x, "y": y}, {"a": 0.0, "b": 0.0}, partial(line, bernoulli_logits)
     if not prior:
-        return Case(log_lik, data, start, None, naming=r"\b[ab]\b", proper=False)
+        return Case(log_lik, data, start, None, naming=r"\bb\b", proper=False)
     target = targets.regression_target(with_intercept(x), y, 2.5, {"a": (), "b": ()})
     return Case(log_lik, data, start, normal_prior(2.5), target=target)
 
@@ -268,7 +273,7 @@ def network(seed: int) -> Case:
     """1-32-32-1: no number of it means anything alone, so its predictions are judged."""
     rng, widths = np.random.default_rng([seed, 32]), (1, 32, 32, 1)
     start: dict[str, Any] = {}
-    for layer, (before, after) in enumerate(zip(widths[:-1], widths[1:], strict=True), 1):
+    for layer, (before, after) in enumerate(pairwise(widths), 1):
         start |= {f"w{layer}": rng.normal(size=(before, after)) / np.sqrt(before), f"b{layer}": np.zeros(after)}
     x, y = wiggle(rng, 2_000)
     predictions = Predictions(network_output, *wiggle(rng, 1_000), noise=NOISE)
@@ -369,13 +374,14 @@ def shrunk(seed: int) -> Case:
 MODELS: dict[str, Callable[[int], Case]] = {
     **{f"from zeros, {name}, N = {n:,}": partial(from_zeros, way, n) for n in (3_000, 100_000) for name, way in WAYS.items()},
     **{f"rare levels, {way}": partial(one_hot, way) for way in ("one-hot", "codes")},
-    **{f"rare column, N = {n:,}": partial(rare_column, n) for n in (50_000, 400_000)},
+    **{f"rare column, N = {n:,}": partial(rare_column, bernoulli_logits, n) for n in (50_000, 400_000)},
+    "rare column, N = 400,000, log_sigmoid": partial(rare_column, log_sigmoid, 400_000),
     **{f"exposures, {name}": partial(counts, way) for name, way in COUNTS.items()},
-    "an exposure of 0, with a prior": partial(no_exposure, True),
-    "an exposure of 0, without": partial(no_exposure, False),
+    **{f"an exposure of 0, {name}": partial(no_exposure, way, True) for name, way in COUNTS.items()},
+    "an exposure of 0, no prior": partial(no_exposure, poisson, False),
     **{f"large |z|, {name}": partial(large_predictors, way) for name, way in NAIVE.items()},
     **{f"separable, with a prior, N = {n:,}": partial(separable, n, True) for n in (200, 20_000)},
-    "separable, without": partial(separable, 20_000, False),
+    "separable, no prior": partial(separable, 20_000, False),
     "correlated, scales 1e-4 to 1e5": correlated,
     "spline": partial(spline, 20_000),
     "network 1-32-32-1": network,

@@ -151,7 +151,8 @@ def place(target: Target, folder: Path = FOLDER) -> Path:
 
 
 def known(case: Case, folder: Path = FOLDER) -> dict[str, Any] | None:
-    """The reference of a case, if it was made before."""
+    """The reference of a case, if a good one was made before."""
     if case.target is None or not (file := place(case.target, folder)).exists():
         return None
-    return json.loads(file.read_text())
+    found = json.loads(file.read_text())
+    return found if good(found) else None

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from benchmarks.common.table import table, verdict
 from benchmarks.everyday.cases import Case
 from benchmarks.everyday.judge import BAD, MEANS, PREDICTIONS, RIGHT, SDS, SURE, Error, Judgement
+from sgmcmc.core.errors import shortened
 from sgmcmc.results.pictures import COLOURS
 
 NUTS_TIMES = 1.5
@@ -77,17 +78,13 @@ def times(lines: list[Line]) -> str:
 
 
 def messages(lines: list[Line]) -> str:
-    """What the refusals said, once for each case and beginning."""
+    """What the refusals said, once for each case and verdict."""
     found = {}
     for line in lines:
         if "message" in line.fit:
             found.setdefault((line.name, line.judgement.word), line.fit["message"])
-    cells = [[name, word, _in_a_cell(message)] for (name, word), message in found.items()]
-    return table(["no draws", "verdict", "message of the first seed"], cells) if cells else ""
-
-
-def _in_a_cell(message: str) -> str:
-    return " ".join(message.split()).replace("|", "\\|")[:400]
+    said = [f"- {name} ({word}): {shortened(' '.join(message.split()), 400)}" for (name, word), message in found.items()]
+    return "\n".join(["What was said where there are no draws, by the first seed of each case:", "", *said]) if said else ""
 
 
 WORDS = f"""# Everyday models
@@ -107,13 +104,14 @@ an error is beyond it by {SURE:.0f} standard errors.
 | flagged | beyond, and `health()` says so |
 | refused, rightly | no posterior, or not in float32, and the message names row, parameter or repair |
 | in capitals | what must not happen: the command ends with code 1 |
-
-![Error of means and of standard deviations of every case, with the bounds, coloured by verdict.](../assets/everyday.png)
 """
+
+SHOWN = "![Error of means and of sds of every case, with the bounds, coloured by verdict.](../assets/everyday.png)"
 
 
 def page(lines: list[Line], total: int) -> str:
-    return f"{WORDS}\n{report(lines, total)}\n"
+    """With the table and the picture, once there are results."""
+    return f"{WORDS}\n{SHOWN}\n\n{report(lines, total)}\n" if lines else WORDS
 
 
 def figure(lines: list[Line]) -> Figure:
