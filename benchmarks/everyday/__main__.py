@@ -32,6 +32,23 @@ Fits = dict[str, dict[str, Any]]
 
 
 def main() -> None:
+    chosen = options()
+    every = names(chosen.slow, chosen.quick)
+    cases = picked(every, chosen.only, chosen.seeds)
+    fits = {} if chosen.again else stored(chosen.old)
+    lines = []
+    for at, (name, seed) in enumerate(cases, 1):
+        line = run(name, seed, fits, chosen.references)
+        if line is not None:
+            lines.append(line)
+            say(f"{at} of {len(cases)}: {' | '.join(line.cells())}")
+    print(report(lines, len(every)))
+    if chosen.write:
+        write(lines, len(every))
+    sys.exit(1 if bad(lines) else 0)
+
+
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="PATTERN", help="cases whose name has this in it, or matches it: 'rare*'")
     parser.add_argument("--seeds", type=int, nargs="+", help="these seeds only")
@@ -41,19 +58,7 @@ def main() -> None:
     parser.add_argument("--old", action="store_true", help="fits of earlier states of the library count too")
     parser.add_argument("--references", action="store_true", help="make the references only")
     parser.add_argument("--write", action="store_true", help="write docs/development/everyday.md and its picture")
-    chosen = parser.parse_args()
-    cases = picked(names(chosen.slow, chosen.quick), chosen.only, chosen.seeds)
-    fits = {} if chosen.again else stored(chosen.old)
-    lines = []
-    for at, (name, seed) in enumerate(cases, 1):
-        line = run(name, seed, fits, chosen.references)
-        if line is not None:
-            lines.append(line)
-            say(f"{at} of {len(cases)}: {' | '.join(line.cells())}")
-    print(report(lines, len(cases)))
-    if chosen.write:
-        write(lines, len(cases))
-    sys.exit(1 if bad(lines) else 0)
+    return parser.parse_args()
 
 
 def picked(every: list[tuple[str, int]], pattern: str | None, seeds: list[int] | None) -> list[tuple[str, int]]:
