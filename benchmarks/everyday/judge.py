@@ -36,6 +36,10 @@ class Error:
     whose: str
     beyond: float
 
+    def surely_within(self, bound: float) -> bool:
+        """Within the bound, and not by chance: a run too short to tell is rightly flagged."""
+        return self.value <= bound and SURE * self.se <= bound
+
     def __str__(self) -> str:
         return f"{self.value:.2f} ± {self.se:.2f}"
 
@@ -87,8 +91,9 @@ def judge(case: Case, fit: Mapping[str, Any], reference: Mapping[str, Any] | Non
     if reference is None:
         return Judgement(UNKNOWN)
     means, sds = mean_error(fit, reference), sd_error(fit, reference)
-    near = max(means.beyond, sds.beyond) <= 0
-    return Judgement((RIGHT if healthy else ALARM) if near else (WRONG if healthy else FLAGGED), means, sds)
+    if healthy:
+        return Judgement(RIGHT if max(means.beyond, sds.beyond) <= 0 else WRONG, means, sds)
+    return Judgement(ALARM if means.surely_within(MEANS) and sds.surely_within(SDS) else FLAGGED, means, sds)
 
 
 def ended(case: Case, fit: Mapping[str, Any]) -> str:

@@ -100,8 +100,8 @@ an error is beyond it by {SURE:.0f} standard errors.
 | verdict | |
 |---|---|
 | right | within the bounds, and `health()` is content |
-| false alarm | within the bounds, and `health()` is not |
-| flagged | beyond, and `health()` says so |
+| false alarm | surely within the bounds, and `health()` is not |
+| flagged | beyond, or too few draws to tell, and `health()` says so |
 | refused, rightly | no posterior, or not in float32, and the message names row, parameter or repair |
 | in capitals | what must not happen: the command ends with code 1 |
 """

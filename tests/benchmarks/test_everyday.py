@@ -125,6 +125,7 @@ def moments(mean=(0.0,), sd=(1.0,), ess=1e4):
         (0.0, 0.8, 1e4, ["narrow"], judge.FLAGGED),
         (0.3, 1.0, 100, [], judge.RIGHT),  # within three standard errors of the bound
         (0.6, 1.0, 100, [], judge.WRONG),
+        (0.0, 1.0, 20, ["short"], judge.FLAGGED),  # right by chance, if it is
         (float("nan"), 1.0, 1e4, [], judge.WRONG),
     ],
 )
