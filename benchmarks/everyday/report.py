@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,26 @@ from matplotlib.figure import Figure
 
 from benchmarks.common.table import table, verdict
 from benchmarks.everyday.cases import Case
-from benchmarks.everyday.judge import BAD, MEANS, PREDICTIONS, RIGHT, SDS, SURE, Error, Judgement
+from benchmarks.everyday.judge import (
+    ALARM,
+    BAD,
+    FLAGGED,
+    MEANS,
+    PREDICTIONS,
+    REFUSED,
+    RIGHT,
+    SDS,
+    SURE,
+    Error,
+    Judgement,
+)  # fmt: skip
 from sgmcmc.core.errors import shortened
 from sgmcmc.results.pictures import COLOURS
 
 NUTS_TIMES = 1.5
 HEADER = ["case", "N", "d", "seed", "seconds", "engine", "error of means", "error of sds", "health", "verdict"]
 BLUE, ORANGE, GREEN, RED = COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[4]
-HUE = {"right": GREEN, "false alarm": BLUE, "flagged": ORANGE}
+LEGEND = {RIGHT: GREEN, ALARM: BLUE, FLAGGED: ORANGE, REFUSED: "#777777", "must not happen": RED}
 FLOOR, CEILING = 1e-3, 1e2
 """Errors beyond are drawn at the edge."""
 
@@ -65,16 +78,22 @@ def totals(lines: list[Line], total: int) -> str:
 
 def times(lines: list[Line]) -> str:
     """Where there is a bar for the time."""
-    rows = []
-    for line in lines:
-        seconds, nuts = line.fit["seconds"], line.fit.get("nuts_seconds")
-        if line.case.most_seconds is not None:
-            most = line.case.most_seconds
-            rows.append([line.name, str(line.seed), f"{seconds:.1f}", f"at most {most:.0f}: {verdict(seconds, most)}"])
-        if nuts is not None:
-            bar = f"at most {NUTS_TIMES} times NUTS's {nuts:.1f}: {verdict(seconds, NUTS_TIMES * nuts)}"
-            rows.append([line.name, str(line.seed), f"{seconds:.1f}", bar])
+    bars = [(line, bar, words) for line in lines for bar, words in _bars(line)]
+    rows = [[line.name, str(line.seed), f"{line.fit['seconds']:.1f}", f"{words}: {_met(line, bar)}"] for line, bar, words in bars]
     return table(["time", "seed", "seconds", "bar"], rows) if rows else ""
+
+
+def _bars(line: Line) -> Iterator[tuple[float, str]]:
+    """Seconds, and how they come about."""
+    most, nuts = line.case.most_seconds, line.fit.get("nuts_seconds")
+    if most is not None:
+        yield most, f"at most {most:.0f}"
+    if nuts is not None:
+        yield NUTS_TIMES * nuts, f"at most {NUTS_TIMES} times NUTS's {nuts:.1f}"
+
+
+def _met(line: Line, bar: float) -> str:
+    return verdict(line.fit["seconds"], bar) if line.fit["outcome"] == "draws" else "no draws"
 
 
 def messages(lines: list[Line]) -> str:
@@ -123,24 +142,31 @@ def figure(lines: list[Line]) -> Figure:
     _panel(right, lines, names, "sds", SDS, "largest relative error of an sd")
     left.set_yticks(range(len(names)), names, fontsize="small")
     left.invert_yaxis()
-    for word in dict.fromkeys(line.judgement.word for line in lines):
-        left.plot([], [], "o", ms=5, color=HUE.get(word, RED if word in BAD else "#777777"), label=word)
+    for label, colour in LEGEND.items():
+        left.plot([], [], "o", ms=5, color=colour, label=label)
     left.plot([], [], "--", color="#777777", lw=1, label="bound")
-    picture.legend(loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+    picture.legend(loc="outside lower center", ncols=6, frameon=False, fontsize="small")
     picture.suptitle("sample on everyday models: distance from the reference posterior")
     return picture
 
 
 def _panel(axes: Axes, lines: list[Line], names: list[str], which: str, bound: float, label: str) -> None:
-    for line in lines:
-        error = getattr(line.judgement, which)
-        word, at = line.judgement.word, names.index(line.name)
-        colour = HUE.get(word, RED if word in BAD else "#777777")
+    for line, height in zip(lines, _heights(lines, names), strict=True):
+        error, word = getattr(line.judgement, which), line.judgement.word
+        colour = LEGEND.get(word, RED)
         if error is not None:
-            axes.plot(min(max(error.value, FLOOR), CEILING), at, "o", ms=4.5, alpha=0.7, color=colour)
+            axes.plot(min(max(error.value, FLOOR), CEILING), height, "o", ms=4.5, alpha=0.7, color=colour)
         elif line.judgement.rmse is None:
-            axes.plot(CEILING, at, "x", ms=5, color=colour)
+            axes.plot(CEILING, height, "x", ms=5, color=colour)
     axes.axvline(bound, color="#777777", ls="--", lw=1)
-    axes.set(xscale="log", xlim=(FLOOR / 1.5, CEILING * 1.5), xlabel=f"{label}; ×: no draws")
+    axes.set(xscale="log", xlim=(FLOOR / 1.5, CEILING * 1.5), xlabel=f"{label}; ×: nothing to compare")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25, lw=0.5)
+
+
+def _heights(lines: list[Line], names: list[str]) -> Iterator[float]:
+    """The row of each line's name, the lines of one name a little apart."""
+    count, seen = Counter(line.name for line in lines), Counter[str]()
+    for line in lines:
+        seen[line.name] += 1
+        yield names.index(line.name) + 0.7 * (seen[line.name] / (count[line.name] + 1) - 0.5)

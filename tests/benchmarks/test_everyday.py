@@ -20,7 +20,7 @@ ALWAYS = ("20 rows, normal", "Weibull, censored")
 LATER = (
     "from zeros, BernoulliLogits, N = 3,000", "from zeros, Bernoulli(probs), N = 3,000", "from zeros, log_sigmoid, N = 3,000",
     "from zeros, logaddexp, N = 3,000", "rare levels, one-hot", "rare column, N = 50,000", "exposures, Poisson",
-    "exposures, y*eta - exp(eta)", "large |z|, log(p) and log(1 - p)", "large |z|, log(1/(1 + exp(-z)))",
+    "exposures, y*eta - exp(eta)", "large z, log(p) and log(1 - p)", "large z, log(1/(1 + exp(-z)))",
     "separable, with a prior, N = 200", "correlated, scales 1e-4 to 1e5", "spline", "20 rows, logistic", "300 rows", "horseshoe",
     "rare levels, codes", "ordinal",
 )  # fmt: skip
