@@ -186,7 +186,7 @@ def no_exposure(way: Rowwise, prior: bool, seed: int) -> Case:
 
 
 def large_predictors(way: Rowwise, seed: int) -> Case:
-    """A column with a few values in the hundreds, beyond what 1 - p and exp can hold in float32; one row is against the others."""
+    """A column with a few values in the hundreds, too much for 1 - p and exp in float32; one row is against the others."""
     rng = np.random.default_rng([seed, 5])
     x = rng.normal(size=20_000).astype(np.float32)
     far = rng.choice(20_000, 40, replace=False)
