@@ -238,19 +238,33 @@ def spline_lik(params: Any, batch: Any) -> Any:
 
 
 def spline_prior(params: Any) -> Any:
-    bends = jnp.diff(params["w"], 2)
     ridge = distributions.Normal(0.0, 10.0).log_prob(params["w"]).sum()
     noise = distributions.HalfNormal(1.0).log_prob(params["sigma"])
-    return distributions.Normal(0.0, BEND).log_prob(bends).sum() + ridge + noise
+    bends = distributions.Normal(0.0, params.get("tau", BEND)).log_prob(jnp.diff(params["w"], 2)).sum()
+    return bends + ridge + noise
 
 
-def spline(n: int, seed: int) -> Case:
-    rng = np.random.default_rng([seed, n])
-    x = rng.random(n)
-    B = cubic_basis(x, 20).astype(np.float32)
-    y = (np.sin(8 * x) + x + 0.5 * rng.normal(size=n)).astype(np.float32)
-    start, support = {"sigma": 1.0, "w": np.zeros(20)}, {"sigma": constraints.positive}
-    return Case(spline_lik, {"B": B, "y": y}, start, spline_prior, support, targets.smooth_target(B, y, BEND))
+def bent_prior(params: Any) -> Any:
+    return spline_prior(params) + distributions.HalfNormal(1.0).log_prob(params["tau"])
+
+
+def curve(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng([seed, 20_000])
+    x = rng.random(20_000)
+    y = np.sin(8 * x) + x + 0.5 * rng.normal(size=len(x))
+    return {"B": cubic_basis(x, 20).astype(np.float32), "y": y.astype(np.float32)}
+
+
+def spline(seed: int) -> Case:
+    data, start, support = curve(seed), {"sigma": 1.0, "w": np.zeros(20)}, {"sigma": constraints.positive}
+    return Case(spline_lik, data, start, spline_prior, support, targets.smooth_target(*data.values(), BEND))
+
+
+def bent_spline(seed: int) -> Case:
+    """How smooth it is has to be learnt."""
+    data, start = curve(seed), {"sigma": 1.0, "tau": 1.0, "w": np.zeros(20)}
+    support = dict.fromkeys(("sigma", "tau"), constraints.positive)
+    return Case(spline_lik, data, start, bent_prior, support, targets.bent_target(*data.values()))
 
 
 NOISE = 0.1
@@ -385,7 +399,8 @@ MODELS: dict[str, Callable[[int], Case]] = {
     **{f"separable, with a prior, N = {n:,}": partial(separable, n, True) for n in (200, 20_000)},
     "separable, no prior": partial(separable, 20_000, False),
     "correlated, scales 1e-4 to 1e5": correlated,
-    "spline": partial(spline, 20_000),
+    "spline": spline,
+    "spline, smoothness unknown": bent_spline,
     "network 1-32-32-1": network,
     "20 rows, logistic": partial(small_logistic, 20, 3),
     "20 rows, normal": twenty_numbers,

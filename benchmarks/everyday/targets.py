@@ -134,6 +134,22 @@ def smooth_target(X: np.ndarray, y: np.ndarray, bend: float) -> Target:
     return Target(smooth, rows, {"sigma": (), "w": (X.shape[1],)}, smooth, partial(exponential_of, names=("sigma",)))
 
 
+def bent(theta: Any, rows: Rows, fewer: int = 2) -> Any:
+    """A spline whose smoothness is a parameter too; with as many `fewer` bends as there are weights, the mode is in the mass."""
+    log_sigma, log_tau, weights = theta[0], theta[1], theta[2:]
+    bends = weights[2:] - 2 * weights[1:-1] + weights[:-2]
+    smoothness = -jnp.sum((bends * jnp.exp(-log_tau)) ** 2) / 2 - (len(weights) - fewer) * log_tau
+    scales = log_sigma - jnp.exp(2 * log_sigma) / 2 + log_tau - jnp.exp(2 * log_tau) / 2
+    return linear(weights, jnp.exp(log_sigma), rows) + smoothness + scales - jnp.sum((weights / 10) ** 2) / 2
+
+
+def bent_target(X: np.ndarray, y: np.ndarray) -> Target:
+    count = X.shape[1]
+    constrained = partial(exponential_of, names=("sigma", "tau"))
+    shapes: dict[str, tuple[int, ...]] = {"sigma": (), "tau": (), "w": (count,)}
+    return Target(bent, sums(X, y), shapes, partial(bent, fewer=count), constrained)
+
+
 def normal_sample(theta: Any, rows: Rows) -> Any:
     """Mean and logarithm of the standard deviation of a handful of numbers."""
     mu, log_sigma = theta

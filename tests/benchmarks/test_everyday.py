@@ -22,7 +22,7 @@ LATER = (
     "from zeros, logaddexp, N = 3,000", "rare levels, one-hot", "rare column, N = 50,000", "exposures, Poisson",
     "exposures, y*eta - exp(eta)", "large z, log(p) and log(1 - p)", "large z, log(1/(1 + exp(-z)))",
     "separable, with a prior, N = 200", "correlated, scales 1e-4 to 1e5", "spline", "20 rows, logistic", "300 rows", "horseshoe",
-    "rare levels, codes", "ordinal",
+    "rare levels, codes", "ordinal", "spline, smoothness unknown",
 )  # fmt: skip
 RANDOM = (("random logistic", 0), ("random logistic", 2), ("random poisson", 3), ("random poisson", 5))
 WRITTEN_TWICE = [(name, 1) for name in ALWAYS]
