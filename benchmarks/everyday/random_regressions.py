@@ -59,7 +59,7 @@ def random_regression(family: str, seed: int) -> Case:
     X = np.column_stack([standard * 10 ** rng.uniform(-3, 3, d - few), rare]).astype(np.float32)
     eta = predictor(rng, standard, rare) + rng.uniform(-7, 1)
     prior, scale = str(rng.choice(list(PRIORS), p=[0.7, 0.15, 0.15])), log_uniform(rng, 0.5, 10)
-    way = WAYS[family][seed % len(WAYS[family])]
+    way = WAYS[family][seed // len(WAYS) % len(WAYS[family])]
     exposure = np.exp(rng.normal(0, 1, n)).astype(np.float32) if family == "poisson" else None
     y = models.draws_of(rng, eta) if exposure is None else rng.poisson(exposure * np.exp(eta)).astype(np.float32)
     target = targets.regression_target(
