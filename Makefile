@@ -14,7 +14,7 @@ help:
 	@echo "make bench     speed and memory, side by side with a hand-written C loop; the import beside that of JAX"
 	@echo "make bench-auto accuracy of sample against time, and growth with the number of rows; half an hour"
 	@echo "make bench-large 10 GB of rows on disk beside the same model in memory; half an hour"
-	@echo "make check-everyday sample on everyday models against references; an hour, and half an hour for the references, once"
+	@echo "make check-everyday sample on everyday models against references; an hour; SLOW=1 adds the horseshoe"
 	@echo "make docs      build the documentation into site/"
 
 install: $(STAMP)
@@ -59,7 +59,7 @@ bench-large: $(STAMP)
 	$(BIN)/python -m benchmarks.large
 
 check-everyday: $(STAMP)
-	$(BIN)/python -m benchmarks.everyday --write
+	$(BIN)/python -m benchmarks.everyday --write $(if $(SLOW),--slow)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
