@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large docs clean
+.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday docs clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench     speed and memory, side by side with a hand-written C loop; the import beside that of JAX"
 	@echo "make bench-auto accuracy of sample against time, and growth with the number of rows; half an hour"
 	@echo "make bench-large 10 GB of rows on disk beside the same model in memory; half an hour"
+	@echo "make check-everyday sample on everyday models against references; an hour; SLOW=1 adds the horseshoe"
 	@echo "make docs      build the documentation into site/"
 
 install: $(STAMP)
@@ -56,6 +57,9 @@ bench-auto: $(STAMP)
 
 bench-large: $(STAMP)
 	$(BIN)/python -m benchmarks.large
+
+check-everyday: $(STAMP)
+	$(BIN)/python -m benchmarks.everyday --write $(if $(SLOW),--slow)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

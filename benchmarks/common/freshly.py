@@ -20,10 +20,17 @@ def environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))}
 
 
-def freshly(function: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, Any]:
-    """What `function(**arguments)` returns in a new process, through JSON."""
+class NotEndedError(RuntimeError):
+    """A function took longer than anyone would wait."""
+
+
+def freshly(function: Callable[..., dict[str, Any]], *, patience: float | None = None, **arguments: Any) -> dict[str, Any]:
+    """What `function(**arguments)` returns in a new process, through JSON; `patience` is how many seconds it may take."""
     command = [sys.executable, "-m", __spec__.name, function.__module__, function.__name__, json.dumps(arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment())
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment(), timeout=patience)
+    except subprocess.TimeoutExpired:
+        raise NotEndedError(f"{function.__name__}({arguments}) did not end within {patience} s") from None
     if done.returncode:
         raise RuntimeError(f"{function.__name__}({arguments}) ended with code {done.returncode}; its messages are above")
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,1 @@
+"""`sample` on everyday models: against reference posteriors, or a refusal that names row or parameter."""

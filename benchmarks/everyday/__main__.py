@@ -1,0 +1,136 @@
+"""`sample` on everyday models, against reference posteriors: one table, and code 1 where a fit is silently wrong, falsely refused
+or refused without a name.
+
+References are made once and kept in build/everyday. Fits are kept there too, with the state of the library that made them, so
+that an interrupted run goes on where it was; a library that was changed since is run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.freshly import ROOT, NotEndedError, freshly
+from benchmarks.common.stages import say
+from benchmarks.everyday import fitting, reference
+from benchmarks.everyday.cases import Case
+from benchmarks.everyday.everything import build, names
+from benchmarks.everyday.judge import judge
+from benchmarks.everyday.report import Line, bad, figure, page, report
+
+RESULTS = ROOT / "build" / "everyday" / "results.json"
+PAGE, PICTURE = ROOT / "docs" / "development" / "everyday.md", ROOT / "docs" / "assets" / "everyday.png"
+PATIENCE = 400
+"""Seconds after which a fit counts as not ended."""
+
+Fits = dict[str, dict[str, Any]]
+
+
+def main() -> None:
+    chosen = options()
+    every = names(chosen.slow, chosen.quick)
+    cases = picked(every, chosen.only, chosen.seeds)
+    fits = {} if chosen.again else stored(chosen.old)
+    lines = []
+    for at, (name, seed) in enumerate(cases, 1):
+        line = run(name, seed, fits, chosen.references)
+        if line is not None:
+            lines.append(line)
+            say(f"{at} of {len(cases)}: {' | '.join(line.cells())}")
+    print(report(lines, len(every)))
+    if chosen.write:
+        write(lines, len(every))
+    sys.exit(1 if bad(lines) else 0)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="PATTERN", help="cases whose name has this in it, or matches it: 'rare*'")
+    parser.add_argument("--seeds", type=int, nargs="+", help="these seeds only")
+    parser.add_argument("--quick", action="store_true", help="three small cases: shows that it runs")
+    parser.add_argument("--slow", action="store_true", help="the horseshoe too")
+    parser.add_argument("--again", action="store_true", help="fits of the library as it is now are made again too")
+    parser.add_argument("--old", action="store_true", help="fits of earlier states of the library count too")
+    parser.add_argument("--references", action="store_true", help="make the references only")
+    parser.add_argument("--write", action="store_true", help="write docs/development/everyday.md and its picture")
+    return parser.parse_args()
+
+
+def picked(every: list[tuple[str, int]], pattern: str | None, seeds: list[int] | None) -> list[tuple[str, int]]:
+    """The cases asked for."""
+
+    def wanted(name: str, seed: int) -> bool:
+        return (pattern is None or pattern in name or fnmatch(name, pattern)) and (seeds is None or seed in seeds)
+
+    return [(name, seed) for name, seed in every if wanted(name, seed)]
+
+
+def run(name: str, seed: int, fits: Fits, references_only: bool) -> Line | None:
+    """One case: its reference, its fit unless there is one, and the judgement."""
+    case = build(name, seed)
+    truth = referenced(name, seed, case)
+    if references_only:
+        return None
+    key = f"{name}, seed {seed}"
+    if key not in fits:
+        fits[key] = fitted(name, seed, case) | {"library": library()}
+        keep({key: fits[key]})
+    return Line(name, seed, case, fits[key], judge(case, fits[key], truth))
+
+
+def referenced(name: str, seed: int, case: Case) -> dict[str, Any] | None:
+    """The reference posterior, made now if it was not before; None where there is none, or no good one."""
+    if case.target is not None and reference.known(case) is None:
+        made = freshly(reference.made, name=name, seed=seed, folder=str(reference.FOLDER))
+        say(f"reference of {name}, seed {seed}: {made['seconds']:.0f} s" + ("" if made["good"] else ", and not good"))
+    return reference.known(case)
+
+
+def fitted(name: str, seed: int, case: Case) -> dict[str, Any]:
+    """By `sample`; beside it NUTS, where their times are compared."""
+    try:
+        found = freshly(fitting.fitted, name=name, seed=seed, patience=PATIENCE)
+    except NotEndedError:
+        return {"outcome": "endless", "message": f"no answer after {PATIENCE} s", "seconds": float(PATIENCE)}
+    if case.beside_nuts:
+        found["nuts_seconds"] = freshly(fitting.plain_nuts, name=name, seed=seed)["seconds"]
+    return found
+
+
+def library() -> str:
+    """The state of the library: a hash of its source."""
+    seen = hashlib.sha256()
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        seen.update(file.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def stored(old: bool) -> Fits:
+    """Fits of earlier runs with the library as it is now, or with any."""
+    fits = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return {key: fit for key, fit in fits.items() if old or fit["library"] == library()}
+
+
+def keep(fits: Fits) -> None:
+    """Beside those that are there."""
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    whole = stored(old=True) | fits
+    part = Path(f"{RESULTS}.part")
+    part.write_text(json.dumps(whole) + "\n")
+    part.replace(RESULTS)
+
+
+def write(lines: list[Line], total: int) -> None:
+    from sgmcmc.results.pictures import save_png
+
+    PAGE.write_text(page(lines, total))
+    save_png(figure(lines), PICTURE)
+
+
+if __name__ == "__main__":
+    main()
