@@ -363,9 +363,9 @@ class Sampler:
             return
         if result is None:  # there are no draws to hand out
             result = assemble(Record(self._settings(state, {}), state.chained, "draws", None), state, {})
-        raise divergence(culprit, result, self.kernel.schedule, self._why(attempted[0], state, culprit.chain))
+        raise divergence(culprit, result, self.kernel.schedule, self.why_not_finite(attempted[0], state, culprit.chain))
 
-    def _why(self, attempted: PyTree, state: State, chain: int | None) -> str:
+    def why_not_finite(self, attempted: PyTree, state: State, chain: int | None) -> str:
         """The row at fault where a chain tried to go, or where it was before, in a sentence; empty where there is none."""
         if self.source.strata:
             return ""

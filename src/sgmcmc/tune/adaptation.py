@@ -15,9 +15,10 @@ from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.core.checks import Progress, seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import State, size, split, tree_map
+from sgmcmc.core.trees import State, first_not_finite, size, split, tree_map
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.diagnostics import autocorrelation_time, direction_inflation, flat_draws
+from sgmcmc.results.excursions import excursions
 from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
@@ -225,8 +226,8 @@ class Adaptation:
             told = told.and_then("halvings", halving + 1, sentence)
             design = design.slower()
         found = f"the chains leave the posterior however small the step (it was halved {HALVINGS} times)"
-        why = "log_lik or log_prior is probably unbounded, or has a limit written as -inf, which belongs into constraints"
-        raise SgmcmcError(f"{found}: {why}")
+        usual = "log_lik or log_prior is probably unbounded, or has a limit written as -inf, which belongs into constraints"
+        raise SgmcmcError(f"{found}: {_row_at_fault(sampler, outcome) or usual}")
 
     @cached_property
     def _pairs(self) -> PairTrace:
@@ -311,6 +312,14 @@ def start_of(design: Design) -> Given:
     return Given(design.whitening.zero(), design.est_state)
 
 
+def _row_at_fault(sampler: Sampler, outcome: Outcome) -> str:
+    """The row for which the log posterior was not finite where a chain went, in a sentence; empty where there is none."""
+    if outcome.attempted is None:
+        return ""
+    culprit = first_not_finite(*outcome.attempted, True)
+    return "" if culprit is None else sampler.why_not_finite(outcome.attempted[0], outcome.state, culprit.chain)
+
+
 def complaint_about(trial: Trial) -> Complaint | None:
     """What is wrong with the chains of a trial, or None: noise comes before the variances, which it makes too large."""
     return noise_complaint(trial) or step_complaint(trial) or variance_complaint(trial)
@@ -325,8 +334,12 @@ def noise_complaint(trial: Trial) -> Complaint | None:
 
 
 def step_complaint(trial: Trial) -> Complaint | None:
-    """A step that is too large for the curvature where the chains were."""
-    if trial.steepest is None or trial.design.eps * trial.steepest <= TOO_STEEP or trial.design.eps <= SMALLEST_STEP:
+    """A step that is too large for the curvature where the chains were, or threw them out."""
+    if trial.steepest is None or trial.design.eps <= SMALLEST_STEP:
+        return None
+    if thrown := int(excursions(trial.positions, trial.gradients).max()):
+        return Complaint("step", f"{thrown} draws of a direction were where the posterior has nothing")
+    if trial.design.eps * trial.steepest <= TOO_STEEP:
         return None
     return Complaint(
         "step", f"the posterior was up to {trial.steepest:.2g} times as steep where the chains went as at the centre"
