@@ -69,6 +69,11 @@ class Trial:
         some = paired_numbers(self.positions.shape[-1])
         return self.stride * float(np.max(autocorrelation_time(self.positions[..., some])))
 
+    @property
+    def exact(self) -> bool:
+        """Whether every step used all rows."""
+        return not self.design.centred and "fallback" not in self.decisions
+
     def packed(self) -> dict[str, Any]:
         """For a checkpoint."""
         own = {name: getattr(self, name) for name in ("state", "positions", "gradients", "stride", "noise", "round", "decisions")}
@@ -94,12 +99,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """The problem, and everything that stays the same from round to round."""
+    """The problem, and everything that stays the same from round to round; `exact` if designs that use all rows are not wanted."""
 
     problem: Problem
     chains: int
     root: jax.Array
     progress: Progress
+    exact: bool = False
 
     @cached_property
     def seed(self) -> int:
@@ -121,8 +127,8 @@ class Adaptation:
         settings |= {"precondition": kind, "seed": seed_number(jax.random.key_data(self.root))}
         return Sampler("sample", design.kernel, design.source, self.problem.position, start_of(design), settings)
 
-    def adapt(self, survey: Survey) -> Trial:
-        """Rounds of design and trial, until the checks pass or there are no more."""
+    def adapt(self, survey: Survey) -> Trial | None:
+        """Rounds of design and trial, until the checks pass or there are no more; None for a design that is not wanted."""
         passes = f"{survey.passes} passes over the data"
         if not bool(survey.centre.converged):
             told = Decisions().and_then("mode", survey.passes, f"The search for the mode ended after {passes} without one.")
@@ -132,6 +138,8 @@ class Adaptation:
         sentence = f"The mode was found in {passes}; the posterior's shape there comes from {kind}."
         told = Decisions().and_then("mode", survey.passes, sentence)
         design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
+        if self.exact and not design.centred:
+            return None
         trial = self.attempt(design, 0, told)
         while (complaint := variance_complaint(trial)) is not None:
             if trial.round == ROUNDS and noise_complaint(trial) is not None:
