@@ -32,6 +32,8 @@ RENEWED = ("i", "z", "z_grad", "rng_key", "adapt_state.window_idx", "adapt_state
 class Trajectories(Dynamics):
     """Whole trajectories, which NumPyro chooses: there are no single leaps."""
 
+    leaps: int = 0
+
     def start(self, position: PyTree, eps: PyTree, noise: PyTree) -> dict[str, PyTree]:
         return dict.fromkeys(("nuts", "divergences", "deepest", "leapfrogs"))
 
@@ -56,10 +58,10 @@ class Nuts(Kernel):
     def start(self, key: jax.Array, seed: jax.Array, position: PyTree, batch: Batch, est_state: PyTree) -> State:
         state = State(jnp.int32(0), key, position, position, position, {}, est_state, seed)
         potential = self._potential(est_state, position, batch)
-        away = flat(normals(purpose_key(key, 0, START), position))
-        z = _first_finite(potential, flat(position), self.scatter * away)
+        away = _vector(normals(purpose_key(key, 0, START), position))
+        found = _first_finite(potential, _vector(position), self.scatter * away)
         count = jnp.int32(0)
-        return self._after(state, state.step, self._begin(z, potential), count, count, count)
+        return self._after(state, state.step, self._begin(*found), count, count, count)
 
     def place(self, state: State, batch: Batch) -> State:
         """A state whose position was moved: what was adapted stays."""
@@ -99,19 +101,19 @@ class Nuts(Kernel):
         posterior = self.estimator.posterior_at(self.posterior, est_state)
         return lambda z: -posterior.log_posterior(split(z, position), batch).astype(z.dtype)
 
-    def _begin(self, z: jax.Array, potential: Callable[[jax.Array], jax.Array]) -> Any:
-        """NumPyro's state before the first trajectory."""
+    def _begin(self, z: jax.Array, energy: jax.Array, slope: jax.Array) -> Any:
+        """NumPyro's state before the first trajectory. Of the potential it only needs what is handed over."""
         from numpyro.infer.util import ParamInfo
 
-        energy, slope = jax.value_and_grad(potential)(z)
         told = {"dense_mass": z.size <= DENSE, "target_accept_prob": self.acceptance, "max_tree_depth": DEEPEST}
         given = ParamInfo(z, energy, slope)
-        return self._engine[0](given, self.warm_up, **told, model_args=(potential,), rng_key=jax.random.key(0))
+        first = self._engine[0](given, self.warm_up, **told, model_args=(None,), rng_key=jax.random.key(0))
+        return first._replace(energy=energy)  # that of a momentum which no trajectory starts with: not to be computed
 
     def _hmc(self, state: State) -> Any:
         """NumPyro's state, from ours. To ask for its shape also tells NumPyro, which remembers, how to adapt."""
         z = _vector(state.position)
-        like = jax.eval_shape(lambda z: self._begin(z, lambda z: jnp.sum(z**2)), z)
+        like = jax.eval_shape(self._begin, z, z[0], z)
         of_trajectory, of_window = jax.random.split(purpose_key(state.key, state.step + 1, NOISE))
         window = jnp.sum(state.step > self._windows)
         fresh = (state.step, z, -_vector(state.gradient), of_trajectory, window, of_window)
@@ -132,10 +134,15 @@ def _vector(tree: PyTree) -> jax.Array:
     return flat(tree).astype(jnp.result_type(float))
 
 
-def _first_finite(potential: Callable[[jax.Array], jax.Array], centre: jax.Array, away: jax.Array) -> jax.Array:
-    """The first of all the way, half of it, a quarter, ... at which the potential and its gradient are finite."""
+def _first_finite(potential: Callable[[jax.Array], jax.Array], centre: jax.Array, away: jax.Array) -> tuple[jax.Array, ...]:
+    """The first of all the way, half of it, a quarter, ... at which potential and gradient are finite; and these."""
 
-    def astray(tried: tuple[jax.Array, jax.Array]) -> jax.Array:
-        return ~all_finite(*jax.value_and_grad(potential)(centre + tried[1])) & (tried[0] < NEARER)
+    def astray(tried: tuple[jax.Array, ...]) -> jax.Array:
+        return ~all_finite(*tried[1:]) & (tried[0] < NEARER)
 
-    return centre + jax.lax.while_loop(astray, lambda tried: (tried[0] + 1, tried[1] / 2), (jnp.int32(0), away))[1]
+    def nearer(tried: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        z = centre + away / 2.0 ** tried[0]
+        return tried[0] + 1, z, *jax.value_and_grad(potential)(z)
+
+    nowhere = jnp.full_like(centre, jnp.nan)
+    return jax.lax.while_loop(astray, nearer, (jnp.int32(0), nowhere, nowhere[0], nowhere))[1:]
