@@ -144,12 +144,12 @@ class _Sampling:
         """Why NUTS it is from the start, or None."""
         if self.engine == NUTS:
             return f"as asked for, {self.predicted}"
-        if self.engine == MINIBATCHES or not self.problem.table.in_memory or not self.predicted.cheap:
+        if self.engine == MINIBATCHES or not self.problem.table.in_memory or not self.predicted.affordable:
             return None
-        predicted = self.predicted
-        if not bool(self.survey.centre.converged):
-            predicted = Prediction.of(self.problem, self.chains, self.draws, mode=False)
-        return f"{predicted}, where minibatches take about {PRICE:.0f} to be set up" if predicted.cheap else None
+        if bool(self.survey.centre.converged):
+            return f"{self.predicted}, where minibatches take about {PRICE:.0f} to be set up"
+        without = Prediction.of(self.problem, self.chains, self.draws, mode=False)
+        return f"{without} at most, and without a mode minibatches are of little use" if without.affordable else None
 
     def _exactly(self, why: str) -> Result:
         """NUTS on all rows; the warm-up is the burn-in of the run."""

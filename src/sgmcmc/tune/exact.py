@@ -12,7 +12,7 @@ from sgmcmc.algorithms.nuts import Nuts
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.checks import Progress, seed_number
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.trees import PyTree, Rows, shapes, tree_map
+from sgmcmc.core.trees import PyTree, Rows, shapes, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening
@@ -21,7 +21,7 @@ from sgmcmc.rows.sources import AllRows
 from sgmcmc.run.passes import compiled, full_sum
 from sgmcmc.run.request import Problem
 from sgmcmc.run.sampler import Given, Sampler
-from sgmcmc.tune.mode import as_tree, fisher_information, prior_curvature
+from sgmcmc.tune.mode import LARGEST_DENSE, as_tree, fisher_information, prior_curvature
 from sgmcmc.tune.survey import Survey
 
 AUTO, NUTS, MINIBATCHES = ENGINES = "auto", "nuts", "sgmcmc"
@@ -37,16 +37,20 @@ LEAPFROGS, MOST_LEAPFROGS = 8, 128
 PRICE = 20.0
 """Seconds of work that chains on minibatches take, however few the rows: for what is compiled and tried before they run."""
 
+PATIENCE = 300.0
+"""Seconds that exact chains may take where there is no mode: chains on minibatches are of little use there."""
+
 PER_LEAPFROG, PER_FLOP, PER_TRANSCENDENTAL = 25e-6, 5e-11, 3e-9
 """Seconds on two cores of a common processor. They are constants so that the same call takes the same engine everywhere."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What NUTS will cost: gradients of each chain, and seconds of work by the operations that they count."""
+    """What NUTS will cost: gradients of each chain, and seconds of work by the operations that these count; at `most`."""
 
     gradients: int
     seconds: float
+    most: float
 
     @classmethod
     def of(cls, problem: Problem, chains: int, draws: int, mode: bool) -> "Prediction":
@@ -54,11 +58,11 @@ class Prediction:
         gradients = (LEAPFROGS if mode else MOST_LEAPFROGS) * ((WARM_UP if mode else LONG_WARM_UP) + draws)
         flops, transcendentals = operations(problem)
         work = chains * (flops * PER_FLOP + transcendentals * PER_TRANSCENDENTAL)
-        return cls(gradients, gradients * (PER_LEAPFROG + work))
+        return cls(gradients, gradients * (PER_LEAPFROG + work), PRICE if mode else PATIENCE)
 
     @property
-    def cheap(self) -> bool:
-        return self.seconds < PRICE
+    def affordable(self) -> bool:
+        return self.seconds < self.most
 
     def __str__(self) -> str:
         return f"about {self.gradients:,} gradients per chain, {self.seconds:.2g} seconds by the operations that these count"
@@ -131,7 +135,9 @@ def _adapting(whitening: Whitening, sure: bool, told: Decisions) -> Exact:
 def _scales(problem: Problem) -> Whitening:
     """Each number's scale by what rows and prior say of it at the starting values; 1 where they say nothing."""
     posterior, start = problem.posterior, problem.position
+    dense = size(start) <= LARGEST_DENSE
+    prior = np.asarray(compiled(prior_curvature, posterior, dense)(start), np.float64)
     information = full_sum(partial(compiled(fisher_information, posterior, False), start), problem.table)
-    total = information + np.asarray(compiled(prior_curvature, posterior, False)(start), np.float64)
+    total = information + (np.diag(prior) if dense else prior)
     known = np.isfinite(total) & (total > 0)
     return Whitening(start, as_tree(1 / np.sqrt(np.where(known, total, 1.0)), start), dense=False)
