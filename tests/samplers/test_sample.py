@@ -101,7 +101,10 @@ def test_the_draws_that_were_asked_for_and_a_warning_where_they_are_few():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"draws": 19}, "draws"), ({"chains": 0}, "chains"), ({"target_ess": 0}, "target_ess"), ({"progress": 3}, "progress"),
+        ({"draws": 19}, "draws"),
+        ({"chains": 0}, "chains"),
+        ({"target_ess": 0}, "target_ess"),
+        ({"progress": 3}, "progress"),
         ({"engine": "hmc"}, "engine is 'hmc'; expected one of 'auto', 'nuts', 'sgmcmc'"),
     ],
 )

@@ -13,7 +13,6 @@ from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState
 from sgmcmc.algorithms.kernel import NOISE, START, Dynamics, Estimator, Kernel, normals, purpose_key
 from sgmcmc.core.trees import Batch, PyTree, State, all_finite, flat, leaf_names, split
-from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 
 DEEPEST = 10
@@ -53,7 +52,11 @@ class Nuts(Kernel):
     warm_up: int = 1000
     acceptance: float = 0.8
     scatter: float = 1.0
-    noises = 0
+
+    @cached_property
+    def noises(self) -> int:
+        """None: NumPyro draws its own."""
+        return 0
 
     def start(self, key: jax.Array, seed: jax.Array, position: PyTree, batch: Batch, est_state: PyTree) -> State:
         state = State(jnp.int32(0), key, position, position, position, {}, est_state, seed)

@@ -20,7 +20,7 @@ from sgmcmc.results.words import Decisions
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Trial, noise_complaint, unsettled, variance_complaint
-from sgmcmc.tune.exact import AUTO, ENGINES, MINIBATCHES, NUTS, PRICE, Prediction, check_engine, exact_chains
+from sgmcmc.tune.exact import AUTO, ENGINES, MINIBATCHES, NUTS, Prediction, check_engine, exact_chains
 from sgmcmc.tune.survey import Survey, take_survey
 
 DRAWS_PER_TIME = 8
@@ -133,8 +133,10 @@ class _Sampling:
 
     @cached_property
     def predicted(self) -> Prediction:
-        """What NUTS would cost if there is a mode to start from."""
-        return Prediction.of(self.problem, self.chains, self.draws, mode=True)
+        """What NUTS would cost. A mode is only looked for where that may decide."""
+        of = partial(Prediction.of, self.problem, self.chains, self.draws)
+        at_best = of(mode=True)
+        return of(mode=False) if at_best.affordable and not bool(self.survey.centre.converged) else at_best
 
     def run(self) -> Result:
         why = self._why_exact()
@@ -146,24 +148,18 @@ class _Sampling:
             return f"as asked for, {self.predicted}"
         if self.engine == MINIBATCHES or not self.problem.table.in_memory or not self.predicted.affordable:
             return None
-        if bool(self.survey.centre.converged):
-            return f"{self.predicted}, where minibatches take about {PRICE:.0f} to be set up"
-        without = Prediction.of(self.problem, self.chains, self.draws, mode=False)
-        return f"{without} at most, and without a mode minibatches are of little use" if without.affordable else None
+        return self.predicted.beside
 
-    def _exactly(self, why: str) -> Result:
+    def _exactly(self, why: str, attempt: int = 0) -> Result:
         """NUTS on all rows; the warm-up is the burn-in of the run."""
         place, like = self.place, self.problem.position
-        chosen = place.stage("exact", partial(exact_chains, self.problem, self.survey, why, self.progress), like)
+        chosen = place.stage("exact", partial(exact_chains, self.problem, self.survey, why), like)
         sampler = chosen.sampler(self.problem, place.key)
-        state, part = sampler.init(place.key, n_chains=self.chains, progress=False), place.sub("run")
+        state, part = sampler.init(place.key, n_chains=self.chains, progress=False), place.sub(f"run {attempt}")
 
         def drawn(draws: int) -> Result:
             told = {"diagnose": True, "progress": self.progress, "chunk_size": EXACT_CHUNK, "or_more": True}
-            try:
-                return _first(sampler.carry_out(Request(draws, chosen.warm_up, **told), state, part), draws)
-            except DivergenceError as error:
-                raise without_slope(error) from error
+            return _first(sampler.carry_out(Request(draws, chosen.warm_up, **told), state, part), draws)
 
         return self._extended(drawn, drawn(self.draws))
 
@@ -171,7 +167,7 @@ class _Sampling:
         trial, attempt, complaint = self._trial(0, self._first_trial), 0, None
         while True:
             if trial is None or (self.engine == AUTO and trial.exact):
-                return self._exactly("minibatches would need most of them, so that exact gradients cost no more")
+                return self._exactly("minibatches would need most of them, so that exact gradients cost no more", attempt)
             part = self.place.sub(f"run {attempt}")
             attempt += 1
             try:
@@ -241,14 +237,6 @@ class _Sampling:
                 break
         sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."
         return replace(result, decisions=result.decisions.and_then("target_ess", ess, sentence))
-
-
-def without_slope(error: DivergenceError) -> DivergenceError:
-    """What to say where NUTS, which only moves to where the log posterior is finite, found no gradient."""
-    found = f"the gradient for parameter {error.parameter!r} is not finite at iteration {error.step}, where the log posterior is"
-    repair = "Write log_lik and log_prior so that they have derivatives: sqrt, norms and jnp.where of infinities often have none"
-    details = {"parameter": error.parameter, "step": error.step, "chain": error.chain, "result": error.result}
-    return DivergenceError(f"{found}. {repair}. The draws so far are in the error's .result", **details)
 
 
 def _first(result: Result, draws: int) -> Result:

@@ -99,7 +99,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """The problem, and everything that stays the same from round to round; `exact` if designs that use all rows are not wanted."""
+    """The problem, and everything that stays the same from round to round; `exact` if no design is to use all rows."""
 
     problem: Problem
     chains: int
@@ -128,7 +128,7 @@ class Adaptation:
         return Sampler("sample", design.kernel, design.source, self.problem.position, start_of(design), settings)
 
     def adapt(self, survey: Survey) -> Trial | None:
-        """Rounds of design and trial, until the checks pass or there are no more; None for a design that is not wanted."""
+        """Rounds of design and trial, until the checks pass or there are no more; None for a design not to be."""
         passes = f"{survey.passes} passes over the data"
         if not bool(survey.centre.converged):
             told = Decisions().and_then("mode", survey.passes, f"The search for the mode ended after {passes} without one.")

@@ -10,7 +10,7 @@ import numpy as np
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.algorithms.nuts import Nuts
 from sgmcmc.checkpoints.packing import packable
-from sgmcmc.core.checks import Progress, seed_number
+from sgmcmc.core.checks import seed_number
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import PyTree, Rows, shapes, size, tree_map
 from sgmcmc.problem.posterior import Posterior
@@ -46,23 +46,29 @@ PER_LEAPFROG, PER_FLOP, PER_TRANSCENDENTAL = 25e-6, 5e-11, 3e-9
 
 @dataclass(frozen=True)
 class Prediction:
-    """What NUTS will cost: gradients of each chain, and seconds of work by the operations that these count; at `most`."""
+    """What NUTS will cost with a mode or without: gradients of each chain, and seconds by the operations that these count."""
 
     gradients: int
     seconds: float
-    most: float
+    mode: bool
 
     @classmethod
     def of(cls, problem: Problem, chains: int, draws: int, mode: bool) -> "Prediction":
-        """For a posterior with a mode, or without."""
         gradients = (LEAPFROGS if mode else MOST_LEAPFROGS) * ((WARM_UP if mode else LONG_WARM_UP) + draws)
         flops, transcendentals = operations(problem)
         work = chains * (flops * PER_FLOP + transcendentals * PER_TRANSCENDENTAL)
-        return cls(gradients, gradients * (PER_LEAPFROG + work), PRICE if mode else PATIENCE)
+        return cls(gradients, gradients * (PER_LEAPFROG + work), mode)
 
     @property
     def affordable(self) -> bool:
-        return self.seconds < self.most
+        return self.seconds < (PRICE if self.mode else PATIENCE)
+
+    @property
+    def beside(self) -> str:
+        """Itself, and what minibatches have to offer."""
+        if self.mode:
+            return f"{self}, where minibatches take about {PRICE:.0f} to be set up"
+        return f"{self}, and without a mode minibatches are of little use"
 
     def __str__(self) -> str:
         return f"about {self.gradients:,} gradients per chain, {self.seconds:.2g} seconds by the operations that these count"
@@ -110,15 +116,19 @@ class Exact:
         return Sampler("sample", kernel, AllRows(table, table.n_rows), problem.position, begin, settings, self.decisions)
 
 
-def exact_chains(problem: Problem, survey: Survey, why: str, progress: Progress) -> Exact:
+def exact_chains(problem: Problem, survey: Survey, why: str) -> Exact:
     """NUTS about the mode, in variables from the curvature there; or where there is none about the starting values."""
     n_rows = problem.posterior.n_rows
-    told = Decisions().and_then("engine", NUTS, f"NUTS on all {n_rows:,} rows, whose draws have no bias from steps or noise: {why}.")
+    told = Decisions().and_then(
+        "engine", NUTS, f"NUTS on all {n_rows:,} rows, whose draws have no bias from steps or noise: {why}."
+    )
     told = told.and_then("minibatch_size", n_rows, f"Each gradient uses all {n_rows:,} rows.")
     passes = f"{survey.passes} passes over the data"
     if bool(survey.centre.converged):
         kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
-        told = told.and_then("mode", survey.passes, f"The mode was found in {passes}; the chains start about it, scaled by {kind}.")
+        told = told.and_then(
+            "mode", survey.passes, f"The mode was found in {passes}; the chains start about it, scaled by {kind}."
+        )
         sure = survey.curvature == "hessian"
         return _adapting(survey.whitening, sure, told)
     sentence = f"The search for the mode ended after {passes} without one: the chains start about the starting values."
