@@ -44,7 +44,9 @@ def test_ctrl_c(tmp_path):
     assert told["came back"] >= 1
 
 
-@pytest.mark.parametrize(("problem", "endings"), [("rows", 2), ("sample", 2), pytest.param("saga", 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("problem", "endings"), [("rows", 2), ("sample", 2), ("nuts", 2), pytest.param("saga", 2, marks=pytest.mark.slow)]
+)
 def test_kill_9_of_other_runs(problem, endings, tmp_path):
     ended_again_and_again(problem, "SIGKILL", endings, tmp_path)
 
@@ -57,7 +59,7 @@ def test_fifty_times(signal, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", ["rows", "sample", "schedule"])
+@pytest.mark.parametrize("problem", ["rows", "sample", "nuts", "schedule"])
 def test_fifteen_times(problem, tmp_path):
     told = ended_again_and_again(problem, "SIGKILL", 15, tmp_path)
     assert told["resumed in the middle"] >= 3
