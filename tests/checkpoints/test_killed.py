@@ -44,7 +44,9 @@ def test_ctrl_c(tmp_path):
     assert told["came back"] >= 1
 
 
-@pytest.mark.parametrize("problem", ["rows", "sample", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nuts", "saga"))])
+@pytest.mark.parametrize(
+    "problem", ["rows", "sample", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nuts", "saga"))]
+)
 def test_kill_9_of_other_runs(problem, tmp_path):
     ended_again_and_again(problem, "SIGKILL", 2, tmp_path)
 
