@@ -18,7 +18,7 @@ from sgmcmc.problem.schedules import Schedule
 DEEPEST = 10
 """Doublings of a trajectory at most: 1,023 leapfrogs."""
 
-DENSE = 200
+DENSE = 100
 """Up to so many numbers the mass matrix is dense; beyond, its diagonal."""
 
 NEARER = 30
