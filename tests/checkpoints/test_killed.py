@@ -44,9 +44,11 @@ def test_ctrl_c(tmp_path):
     assert told["came back"] >= 1
 
 
-@pytest.mark.parametrize(("problem", "endings"), [("rows", 2), ("sample", 2), pytest.param("saga", 2, marks=pytest.mark.slow)])
-def test_kill_9_of_other_runs(problem, endings, tmp_path):
-    ended_again_and_again(problem, "SIGKILL", endings, tmp_path)
+@pytest.mark.parametrize(
+    "problem", ["rows", "sample", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nuts", "saga"))]
+)
+def test_kill_9_of_other_runs(problem, tmp_path):
+    ended_again_and_again(problem, "SIGKILL", 2, tmp_path)
 
 
 @pytest.mark.slow
@@ -57,7 +59,7 @@ def test_fifty_times(signal, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", ["rows", "sample", "schedule"])
+@pytest.mark.parametrize("problem", ["rows", "sample", "nuts", "schedule"])
 def test_fifteen_times(problem, tmp_path):
     told = ended_again_and_again(problem, "SIGKILL", 15, tmp_path)
     assert told["resumed in the middle"] >= 3

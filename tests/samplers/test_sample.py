@@ -36,9 +36,9 @@ def robust(params, batch):
     return -2 * jnp.log1p(residual**2 / 3) - jnp.log(params["sigma"])
 
 
-def few(**options):
+def few(draws=100, **options):
     start = {"beta": np.zeros(2), "sigma": 1.0}
-    return quiet(robust, FEW, start, constraints={"sigma": constraints.positive}, draws=100, chains=2, **options)
+    return quiet(robust, FEW, start, constraints={"sigma": constraints.positive}, draws=draws, chains=2, **options)
 
 
 @cache
@@ -51,6 +51,7 @@ def test_few_rows_are_all_used_and_it_says_so():
     assert fit.decisions["minibatch_size"] == fit.settings["minibatch_size"] == 50
     assert "uses all 50 rows" in str(fit.decisions)
     assert fit.settings["rows"] == "all"
+    assert fit.decisions["engine"] == fit.settings["engine"] == "nuts"
     assert all(line.startswith("- ") and line.endswith(".") for line in str(fit.decisions).splitlines())
 
 
@@ -79,7 +80,7 @@ def test_the_effective_sample_size_that_was_asked_for_is_reached():
     assert draws > 100
     assert fit["beta"].shape == (2, draws, 2)
     assert fit.pairs.positions.shape == (2, draws, 3)
-    assert fit.settings["n_iters"] == draws * fit.decisions["thin"]
+    assert fit.settings["n_iters"] == draws * fit.settings["thin"]
 
 
 def test_same_seed_same_draws_and_another_seed_others():
@@ -91,15 +92,21 @@ def test_same_seed_same_draws_and_another_seed_others():
 
 def test_the_draws_that_were_asked_for_and_a_warning_where_they_are_few():
     with pytest.warns(sgmcmc.SgmcmcWarning, match="independent ones; 400 would take .* Ask for target_ess=400"):
-        fit = few(seed=1)
-    assert fit["beta"].shape == (2, 100, 2)
-    np.testing.assert_array_equal(fit["beta"], robust_fit()["beta"][:, :100])
+        fit = few(draws=25)
+    assert fit["beta"].shape == (2, 25, 2)
+    np.testing.assert_array_equal(fit["beta"], robust_fit()["beta"][:, :25])
     assert fit.health().kinds == ("short",)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"draws": 19}, "draws"), ({"chains": 0}, "chains"), ({"target_ess": 0}, "target_ess"), ({"progress": 3}, "progress")],
+    [
+        ({"draws": 19}, "draws"),
+        ({"chains": 0}, "chains"),
+        ({"target_ess": 0}, "target_ess"),
+        ({"progress": 3}, "progress"),
+        ({"engine": "hmc"}, "engine is 'hmc'; expected one of 'auto', 'nuts', 'sgmcmc'"),
+    ],
 )
 def test_refusals(options, says):
     with pytest.raises(sgmcmc.InputError, match=says):
@@ -153,9 +160,13 @@ def test_heavy_tails():
 
 def test_chains_that_leave_start_again_with_a_smaller_step_and_it_says_so():
     """Walls of the fourth power, ten times as near as the curvature at the mode makes believe."""
+
+    def walls(params):
+        return -(10 * params["theta"] ** 4 + 0.5 * params["theta"] ** 2).sum()
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sgmcmc.SgmcmcWarning)
-        fit = from_prior(lambda p: -(10 * p["theta"] ** 4 + 0.5 * p["theta"] ** 2).sum(), np.full(4, 0.5), draws=300)
+        fit = from_prior(walls, np.full(4, 0.5), draws=300, engine="sgmcmc")
     assert fit.decisions["halvings"] >= 1
     assert "started again" in str(fit.decisions)
     assert fit.decisions["stepsize"] == pytest.approx(fit.settings["stepsize"])
@@ -186,7 +197,7 @@ def test_networks_fall_back_and_say_so(inputs, hidden, rows):
     shapes = {"inner": (inputs, hidden), "bias": (hidden,), "outer": (hidden,)}
     start = {name: 0.3 * rng.normal(size=shape) for name, shape in shapes.items()}
     with pytest.warns(sgmcmc.SgmcmcWarning, match=r"See health\(\)"):
-        fit = quiet(network, {"x": x, "y": y}, start, log_prior=weak_prior, draws=30, chains=2)
+        fit = quiet(network, {"x": x, "y": y}, start, log_prior=weak_prior, draws=30, chains=2, engine="sgmcmc")
     assert "plain minibatch gradients" in str(fit.decisions)
     assert "fallback" in fit.decisions
     assert not fit.health().ok

@@ -70,8 +70,13 @@ def schedule(place, iterations, **options):
     return sgmcmc.sghmc(log_lik, arrays(), START, smaller, L=2, **USUAL, n_iters=iterations, thin=2, **options)
 
 
-def sample(place, iterations, **options):
-    return sgmcmc.sample(log_lik, arrays(), START, log_prior=log_prior, chains=2, draws=iterations, seed=1, **options)
+def sample(place, iterations, engine="sgmcmc", **options):
+    told = {"log_prior": log_prior, "chains": 2, "draws": iterations, "seed": 1, "engine": engine}
+    return sgmcmc.sample(log_lik, arrays(), START, **told, **options)
+
+
+def nuts(place, iterations, **options):
+    return sample(place, iterations, "nuts", **options)
 
 
 def saga(place, iterations, checkpoint, progress):
@@ -81,9 +86,9 @@ def saga(place, iterations, checkpoint, progress):
     return sampler.run(state, iterations, thin=2, checkpoint=checkpoint, progress=progress)
 
 
-PROBLEMS = {"logistic": logistic, "rows": rows, "schedule": schedule, "sample": sample, "saga": saga}
-STAGES = {"logistic": "sgldcv", "rows": "sgldcv", "schedule": "sghmc", "sample": "sample", "saga": "sampler"}
-ITERATIONS = {"logistic": 6000, "rows": 6000, "schedule": 6000, "sample": 1000, "saga": 6000}
+PROBLEMS = {"logistic": logistic, "rows": rows, "schedule": schedule, "sample": sample, "nuts": nuts, "saga": saga}
+STAGES = {"logistic": "sgldcv", "rows": "sgldcv", "schedule": "sghmc", "sample": "sample", "nuts": "sample", "saga": "sampler"}
+ITERATIONS = {"logistic": 6000, "rows": 6000, "schedule": 6000, "sample": 1000, "nuts": 1000, "saga": 6000}
 """For every ending."""
 
 

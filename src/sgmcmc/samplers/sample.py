@@ -11,15 +11,17 @@ import jax
 import numpy as np
 
 from sgmcmc.checkpoints.places import Place
-from sgmcmc.core.checks import Progress, as_key, check_count, check_progress
+from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.result import Result
+from sgmcmc.results.words import Decisions
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Complaint, Trial, complaint_about, unsettled
-from sgmcmc.tune.survey import take_survey
+from sgmcmc.tune.exact import AUTO, ENGINES, MINIBATCHES, NUTS, Prediction, check_engine, exact_chains
+from sgmcmc.tune.survey import Survey, take_survey
 
 DRAWS_PER_TIME = 8
 """Draws stored per autocorrelation time, the longest of all numbers: more would add little to the shorter ones."""
@@ -30,6 +32,9 @@ MOST_CHAIN_WORK = 2_000_000_000
 
 LONGEST_RUN = 32
 """Times the draws asked for, that a run may be made longer to reach `target_ess`."""
+
+EXACT_CHUNK = 500
+"""Iterations of NUTS per compiled call: the same for every run, so that one that is made longer compiles nothing."""
 
 
 def sample(
@@ -42,6 +47,7 @@ def sample(
     draws: int = 2500,
     chains: int = 4,
     target_ess: int | None = None,
+    engine: str = "auto",
     seed: Any = None,
     checkpoint: str | Path | None = None,
     allow_version_change: bool = False,
@@ -52,8 +58,8 @@ def sample(
     Finds the mode and the curvature there, changes variables so that the posterior is near a unit ball, measures which rows
     make the noise of minibatch gradients, and runs chains of `baoacv` with just enough rows. Then it checks, and where a
     check fails moves the centre, the scales and the rows to where the chains went. Posteriors that are no bowl, such as those
-    of networks, are sampled with plain gradients; data so few that exact gradients are cheaper, with those. What was decided
-    is in `decisions`, and how far to trust it in `health()`: print both.
+    of networks, are sampled with plain gradients. Where the rows are few, or minibatches would need most of them, it runs NUTS
+    on all of them instead. What was decided is in `decisions`, and how far to trust it in `health()`: print both.
 
     Args:
         log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
@@ -65,6 +71,7 @@ def sample(
         draws: stored per chain, after the warm-up.
         chains: started apart from each other, so that `r_hat` has something to say.
         target_ess: go on until every number's effective sample size is at least this, for at most 32 times `draws`.
+        engine: `"nuts"` for exact chains on all rows, `"sgmcmc"` for chains on minibatches; `"auto"` takes what should be faster.
         seed: a whole number or a JAX key; left out, one is drawn and recorded in `settings`.
         checkpoint: a folder in which set-up and draws are kept as they are made. The same call again goes on where it was, and
             `sgmcmc.load` reads it at any time.
@@ -87,14 +94,17 @@ def sample(
     check_count("chains", chains)
     if target_ess is not None:
         check_count("target_ess", target_ess)
+    check_choice("engine", engine, ENGINES)
     seed = None if seed is None else as_key(seed)
     problem = Problem.of(log_lik, dataset, params, log_prior, constraints, progress)
     if problem.table.in_strata:
         raise InputError("sample came with rows in strata; expected a dataset on one process, or a named sampler such as sgldcv")
+    check_engine(engine, problem)
     asked = {"sampler": "sample", "params": params, "constraints": constraints, "draws": draws, "chains": chains}
+    asked["engine"] = engine
     identity = partial(problem.identity, asked)
     with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
-        result = _Sampling(problem, draws, chains, target_ess, place, progress).run()
+        result = _Sampling(problem, draws, chains, target_ess, engine, place, progress).run()
     _warn(result)
     return result
 
@@ -107,20 +117,61 @@ class _Sampling:
     draws: int
     chains: int
     target_ess: int | None
+    engine: str
     place: Place
     progress: Progress
 
     @cached_property
     def adaptation(self) -> Adaptation:
-        return Adaptation(self.problem, self.chains, self.place.key, self.progress)
+        return Adaptation(self.problem, self.chains, self.place.key, self.progress, self.engine == AUTO)
+
+    @cached_property
+    def survey(self) -> Survey:
+        """Mode and curvature, found in the place or looked for."""
+        look = partial(take_survey, self.problem, self.adaptation.seed, self.progress)
+        return self.place.stage("survey", look, self.problem.position)
+
+    @cached_property
+    def predicted(self) -> Prediction:
+        """What NUTS would cost. A mode is only looked for where that may decide."""
+        of = partial(Prediction.of, self.problem, self.chains, self.draws)
+        at_best = of(mode=True)
+        return of(mode=False) if at_best.affordable and not self.survey.peaked else at_best
 
     def run(self) -> Result:
+        why = self._why_exact()
+        return self._on_minibatches() if why is None else self._exactly(why)
+
+    def _why_exact(self) -> str | None:
+        """Why NUTS it is from the start, or None."""
+        if self.engine == NUTS:
+            return f"as asked for, {self.predicted}"
+        if self.engine == MINIBATCHES or not self.problem.table.in_memory or not self.predicted.affordable:
+            return None
+        return self.predicted.beside
+
+    def _exactly(self, why: str, attempt: int = 0) -> Result:
+        """NUTS on all rows; the warm-up is the burn-in of the run."""
+        place, like = self.place, self.problem.position
+        chosen = place.stage("exact", partial(exact_chains, self.problem, self.survey, why), like)
+        sampler = chosen.sampler(self.problem, place.key)
+        state, part = sampler.init(place.key, n_chains=self.chains, progress=False), place.sub(f"run {attempt}")
+
+        def drawn(draws: int) -> Result:
+            told = {"diagnose": True, "progress": self.progress, "chunk_size": EXACT_CHUNK, "or_more": True}
+            return _first(sampler.carry_out(Request(draws, chosen.warm_up, **told), state, part), draws)
+
+        return self._extended(drawn, drawn(self.draws))
+
+    def _on_minibatches(self) -> Result:
         trial, attempt, complaint = self._trial(0, self._first_trial), 0, None
         while True:
+            if trial is None or (self.engine == AUTO and trial.exact):
+                return self._exactly("minibatches would need most of them, so that exact gradients cost no more", attempt)
             part = self.place.sub(f"run {attempt}")
             attempt += 1
             try:
-                result = self._drawn(trial, self.draws, part)
+                result = self._drawn(trial, part, self.draws)
             except DivergenceError:
                 if trial.round >= ROUNDS:
                     raise
@@ -133,46 +184,55 @@ class _Sampling:
             if complaint is None or trial.round >= ROUNDS:
                 break
             trial = self._trial(attempt, partial(self._again, shown, complaint))
-        if self.target_ess is not None and _made(result) == self.draws:
-            result = self._extended(trial, result, self.target_ess, part)
+        result = self._extended(partial(self._drawn, trial, part), result)
         if complaint is not None and "unsettled" not in result.decisions:
             result = replace(result, decisions=unsettled(result.decisions, complaint))
         return result
 
-    def _first_trial(self) -> Trial:
-        problem, adaptation = self.problem, self.adaptation
-        look = partial(take_survey, problem, adaptation.seed, self.progress)
-        survey = self.place.stage("survey", look, problem.position)
-        return adaptation.adapt(survey)
+    def _first_trial(self) -> Trial | None:
+        return self.adaptation.adapt(self.survey)
 
     def _again(self, shown: Trial, complaint: Complaint) -> Trial:
         return self.adaptation.tuned(self.adaptation.again(shown, complaint))
 
-    def _trial(self, attempt: int, make: Callable[[], Trial]) -> Trial:
+    def _trial(self, attempt: int, make: Callable[[], Trial | None]) -> Trial | None:
         """A trial, or what is left of one that an earlier process made."""
-        made: list[Trial] = []
+        made: list[Trial | None] = []
 
-        def packed() -> dict[str, Any]:
+        def packed() -> dict[str, Any] | None:
             made.append(make())
-            return made[0].packed()
+            return None if made[0] is None else made[0].packed()
 
         found = self.place.stage(f"trial {attempt}", packed, self.problem.position)
-        return made[0] if made else self.adaptation.unpacked(found)
+        return made[0] if made else None if found is None else self.adaptation.unpacked(found)
 
-    def _drawn(self, trial: Trial, draws: int, place: Place) -> Result:
+    def _drawn(self, trial: Trial, place: Place, draws: int) -> Result:
         """The first so many draws; the place may have more, from a call that asked for more."""
         affordable = MOST_CHAIN_WORK // (self.draws * trial.design.source.batch_size * size(trial.sampler.like))
         thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
-        told = trial.decisions.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
+        told = self._why_minibatches() + trial.decisions
+        told = told.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
         request = Request(draws * thin, thin=thin, diagnose=True, progress=self.progress, or_more=True)
-        return _first(trial.sampler.with_decisions(told).carry_out(request, trial.state, place), draws)
+        sampler = replace(trial.sampler.with_decisions(told), settings=trial.sampler.settings | {"engine": MINIBATCHES})
+        return _first(sampler.carry_out(request, trial.state, place), draws)
 
-    def _extended(self, trial: Trial, result: Result, target: int, place: Place) -> Result:
+    def _why_minibatches(self) -> Decisions:
+        if self.engine == MINIBATCHES:
+            why = "as asked for"
+        elif not self.problem.table.in_memory:
+            why = "the rows are not in memory"
+        else:
+            why = f"NUTS on all {self.problem.posterior.n_rows:,} rows would take {self.predicted}"
+        return Decisions().and_then("engine", MINIBATCHES, f"The chains run on minibatches: {why}.")
+
+    def _extended(self, drawn: Callable[[int], Result], result: Result) -> Result:
         """More draws, until the effective sample size is reached or the run is too long: the place has those so far."""
-        made, most = self.draws, LONGEST_RUN * self.draws
+        target, made, most = self.target_ess, self.draws, LONGEST_RUN * self.draws
+        if target is None or _made(result) < made:
+            return result
         while (ess := _least_ess(result)) < target and made < most:
             made = min(made + max(math.ceil(1.1 * made * (target / max(ess, 1.0) - 1)), 20), most)
-            result = self._drawn(trial, made, place)
+            result = drawn(made)
             if _made(result) < made:
                 break
         sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."

@@ -95,6 +95,11 @@ class Trial:
         some = paired_numbers(self.positions.shape[-1])
         return self.stride * float(np.max(autocorrelation_time(self.positions[..., some])))
 
+    @property
+    def exact(self) -> bool:
+        """Whether every step used all rows."""
+        return not self.design.centred and "fallback" not in self.decisions
+
     def packed(self) -> dict[str, Any]:
         """For a checkpoint."""
         own = {name: getattr(self, name) for name in KEPT}
@@ -132,12 +137,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """The problem, and everything that stays the same from round to round."""
+    """The problem, and everything that stays the same from round to round; `exact` if no design is to use all rows."""
 
     problem: Problem
     chains: int
     root: jax.Array
     progress: Progress
+    exact: bool = False
 
     @cached_property
     def seed(self) -> int:
@@ -159,8 +165,8 @@ class Adaptation:
         settings |= {"precondition": kind, "seed": seed_number(jax.random.key_data(self.root))}
         return Sampler("sample", design.kernel, design.source, self.problem.position, start_of(design), settings)
 
-    def adapt(self, survey: Survey) -> Trial:
-        """Rounds of design and trial, until the checks pass or there are no more."""
+    def adapt(self, survey: Survey) -> Trial | None:
+        """Rounds of design and trial, until the checks pass or there are no more; None for a design not to be."""
         passes = f"{survey.passes} passes over the data"
         if not bool(survey.centre.converged):
             told = Decisions().and_then("mode", survey.passes, f"The search for the mode ended after {passes} without one.")
@@ -173,6 +179,8 @@ class Adaptation:
             design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
         except NoBowlError as found:
             return self.fall_back(survey.whitening, told, str(found))
+        if self.exact and not design.centred:
+            return None
         trial = self.attempt(design, 0, told)
         while (complaint := complaint_about(trial)) is not None:
             if trial.round == ROUNDS and complaint.cause == "noise":
@@ -214,6 +222,7 @@ class Adaptation:
 
     def attempt(self, design: Design, number: int, told: Decisions, warm_up: int = WARM_UP, scatter: float = SCATTER) -> Trial:
         """A trial of a design; where chains leave, with half the step."""
+        at_fault = ""
         for halving in range(HALVINGS + 1):
             sampler = self.sampler(design)
             start = self._within_reach(sampler, design, sampler.scatter(self._init(sampler, design, number), scatter))
@@ -222,12 +231,13 @@ class Adaptation:
             if outcome.attempted is None and not (design.centred and np.abs(positions).max() > FAR):
                 shown = positions, gradients, self._pairs.thin, self.noise(design, positions), self.steepest(design, positions)
                 return Trial(sampler, design, outcome.state, *shown, number, told + design.decisions)
+            at_fault = _row_at_fault(sampler, outcome)
             sentence = f"A chain left in the trial: the step was divided by {2 ** (halving + 1)} and the chains started again."
             told = told.and_then("halvings", halving + 1, sentence)
             design = design.slower()
         found = f"the chains leave the posterior however small the step (it was halved {HALVINGS} times)"
         usual = "log_lik or log_prior is probably unbounded, or has a limit written as -inf, which belongs into constraints"
-        raise SgmcmcError(f"{found}: {_row_at_fault(sampler, outcome) or usual}")
+        raise SgmcmcError(f"{found}: {at_fault or usual}")
 
     @cached_property
     def _pairs(self) -> PairTrace:

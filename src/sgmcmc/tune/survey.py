@@ -91,6 +91,11 @@ class Survey:
     def whitening(self) -> Whitening:
         return whitening_of(self.precision, self.centre.position)
 
+    @property
+    def peaked(self) -> bool:
+        """Whether a mode was found, at which the posterior bends down in all directions."""
+        return bool(self.centre.converged) and self.curvature == "hessian"
+
 
 def take_survey(problem: Problem, seed: int, progress: Progress, diagonal: bool = False) -> Survey:
     """Mode, full gradient, curvature: bounded work, and an error where there is no posterior to sample."""

@@ -1,0 +1,152 @@
+"""Exact chains: NUTS on all rows, where these are few or minibatches would need most of them; and what that will cost."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sgmcmc.algorithms.gradients.whitened import WhitenedState
+from sgmcmc.algorithms.nuts import Nuts
+from sgmcmc.checkpoints.packing import packable
+from sgmcmc.core.checks import seed_number
+from sgmcmc.core.errors import InputError
+from sgmcmc.core.trees import PyTree, Rows, shapes, size, tree_map
+from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.schedules import Schedule
+from sgmcmc.problem.whitening import Whitening
+from sgmcmc.results.words import Decisions
+from sgmcmc.rows.sources import AllRows
+from sgmcmc.run.passes import compiled, full_sum
+from sgmcmc.run.request import Problem
+from sgmcmc.run.sampler import Given, Sampler
+from sgmcmc.tune.mode import LARGEST_DENSE, as_tree, fisher_information, prior_curvature
+from sgmcmc.tune.survey import Survey
+
+AUTO, NUTS, MINIBATCHES = ENGINES = "auto", "nuts", "sgmcmc"
+
+WARM_UP, LONG_WARM_UP = 500, 1000
+ACCEPTANCE, HIGH_ACCEPTANCE = 0.9, 0.95
+SCATTER, NEAR_SCATTER = 1.5, 0.5
+"""From the curvature at a mode; and where there is none, such as for hierarchies, so that less is known of the variables."""
+
+LEAPFROGS, MOST_LEAPFROGS = 8, 128
+"""Gradients per draw to reckon with: the same."""
+
+PRICE = 20.0
+"""Seconds of work that chains on minibatches take, however few the rows: for what is compiled and tried before they run."""
+
+PATIENCE = 300.0
+"""Seconds that exact chains may take where there is no mode: chains on minibatches are of little use there."""
+
+PER_LEAPFROG, PER_FLOP, PER_TRANSCENDENTAL = 25e-6, 5e-11, 3e-9
+"""Seconds on two cores of a common processor. They are constants so that the same call takes the same engine everywhere."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What NUTS will cost with a mode or without: gradients of each chain, and seconds by the operations that these count."""
+
+    gradients: int
+    seconds: float
+    mode: bool
+
+    @classmethod
+    def of(cls, problem: Problem, chains: int, draws: int, mode: bool) -> "Prediction":
+        gradients = (LEAPFROGS if mode else MOST_LEAPFROGS) * ((WARM_UP if mode else LONG_WARM_UP) + draws)
+        flops, transcendentals = operations(problem)
+        work = chains * (flops * PER_FLOP + transcendentals * PER_TRANSCENDENTAL)
+        return cls(gradients, gradients * (PER_LEAPFROG + work), mode)
+
+    @property
+    def affordable(self) -> bool:
+        return self.seconds < (PRICE if self.mode else PATIENCE)
+
+    @property
+    def beside(self) -> str:
+        """Itself, and what minibatches have to offer."""
+        if self.mode:
+            return f"{self}, where minibatches take about {PRICE:.0f} to be set up"
+        return f"{self}, and without a mode minibatches are of little use"
+
+    def __str__(self) -> str:
+        return f"about {self.gradients:,} gradients per chain, {self.seconds:.2g} seconds by the operations that these count"
+
+
+def operations(problem: Problem) -> tuple[float, float]:
+    """Arithmetic operations and transcendental functions in one gradient of the log posterior from all rows."""
+    rows = {name: jax.ShapeDtypeStruct(column.shape, column.dtype) for name, column in problem.table.items()}
+    counted = compiled(_gradient, problem.posterior).lower(shapes(problem.position), rows).cost_analysis() or {}  # pyright: ignore
+    return counted.get("flops", np.inf), counted.get("transcendentals", 0.0)
+
+
+def _gradient(posterior: Posterior, position: PyTree, rows: Rows) -> PyTree:
+    return jax.grad(lambda x: posterior.sum_of_rows(x, rows) + posterior.log_density_prior(x))(position)
+
+
+def check_engine(engine: str, problem: Problem) -> None:
+    """Refuse NUTS on rows that do not fit into memory."""
+    if engine == NUTS and problem.table.large:
+        found = f"engine is 'nuts', for {problem.table.nbytes / 2**30:.1f} GB of rows that do not fit into memory"
+        raise InputError(f"{found}; expected engine='sgmcmc', or fewer rows")
+
+
+@packable
+@dataclass(frozen=True)
+class Exact:
+    """How NUTS is to run: its variables, how wide about their origin it starts, how long and to what it adapts; and why."""
+
+    whitening: Whitening
+    scatter: float
+    warm_up: int
+    acceptance: float
+    decisions: Decisions
+
+    def sampler(self, problem: Problem, root: jax.Array) -> Sampler:
+        """The sampler that it describes."""
+        zero, table = self.whitening.zero(), problem.table
+        schedule = Schedule(tree_map(jnp.ones_like, zero))
+        told = {"schedule": schedule, "warm_up": self.warm_up, "acceptance": self.acceptance, "scatter": self.scatter}
+        kernel = Nuts(problem.posterior, **told)
+        settings = {"engine": NUTS, "minibatch_size": table.n_rows, "n_rows": table.n_rows, "rows": AllRows.kind}
+        settings |= {"precondition": "laplace" if self.whitening.dense else "diagonal"}
+        settings |= {"seed": seed_number(jax.random.key_data(root))}
+        begin = Given(zero, WhitenedState(self.whitening, ()))
+        return Sampler("sample", kernel, AllRows(table, table.n_rows), problem.position, begin, settings, self.decisions)
+
+
+def exact_chains(problem: Problem, survey: Survey, why: str) -> Exact:
+    """NUTS about the mode, in variables from the curvature there; or where there is none about the starting values."""
+    n_rows = problem.posterior.n_rows
+    told = Decisions().and_then(
+        "engine", NUTS, f"NUTS on all {n_rows:,} rows, whose draws have no bias from steps or noise: {why}."
+    )
+    told = told.and_then("minibatch_size", n_rows, f"Each gradient uses all {n_rows:,} rows.")
+    passes = f"{survey.passes} passes over the data"
+    if bool(survey.centre.converged):
+        kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
+        told = told.and_then(
+            "mode", survey.passes, f"The mode was found in {passes}; the chains start about it, scaled by {kind}."
+        )
+        return _adapting(survey.whitening, survey.peaked, told)
+    sentence = f"The search for the mode ended after {passes} without one: the chains start about the starting values."
+    return _adapting(_scales(problem), False, told.and_then("mode", survey.passes, sentence))
+
+
+def _adapting(whitening: Whitening, sure: bool, told: Decisions) -> Exact:
+    warm_up, acceptance = (WARM_UP, ACCEPTANCE) if sure else (LONG_WARM_UP, HIGH_ACCEPTANCE)
+    sentence = f"Steps for an acceptance of {acceptance:.0%} and a mass matrix are learnt in {warm_up:,} iterations, not stored."
+    told = told.and_then("warm_up", warm_up, sentence)
+    return Exact(whitening, SCATTER if sure else NEAR_SCATTER, warm_up, acceptance, told)
+
+
+def _scales(problem: Problem) -> Whitening:
+    """Each number's scale by what rows and prior say of it at the starting values; 1 where they say nothing."""
+    posterior, start = problem.posterior, problem.position
+    dense = size(start) <= LARGEST_DENSE
+    prior = np.asarray(compiled(prior_curvature, posterior, dense)(start), np.float64)
+    information = full_sum(partial(compiled(fisher_information, posterior, False), start), problem.table)
+    total = information + (np.diag(prior) if dense else prior)
+    known = np.isfinite(total) & (total > 0)
+    return Whitening(start, as_tree(1 / np.sqrt(np.where(known, total, 1.0)), start), dense=False)
