@@ -161,7 +161,7 @@ def control_variates(
     if 2 * n >= n_rows:
         cost = f"a minibatch would need {n:,} of them, and those twice, at the draw and at the centre"
         sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
-        told = Decisions().and_then("minibatch_size", n_rows, sentence)
+        told = Decisions().and_then("minibatch_size", n_rows, sentence) + _slopes(steepest)
         state, source = WhitenedState(whitening, ()), AllRows(table, n_rows)
         return _design(posterior, state, source, np.zeros(d), None, told, eps, friction_for(eps))
     if before is not None and before.centred and n <= KEPT_ROWS * before.source.batch_size and eps == before.eps:
@@ -177,11 +177,7 @@ def control_variates(
         told = told + price(choice, noise)
     elif len(choice.certain):
         told = told.and_then("certain_rows", len(choice.certain), f"{len(choice.certain):,} rows that matter most are always in.")
-    if steepest > TOO_STEEP / STEP:
-        sentence = (
-            f"Where the chains go the posterior is up to {steepest:.2g} times as steep as at the centre: hence a smaller step."
-        )
-        told = told.and_then("steepest", steepest, sentence)
+    told = told + _slopes(steepest)
     source, state = choice.source(n), WhitenedState(whitening, whitened_centre(centre, whitening))
     return _design(posterior, state, source, per_row / source.drawn, choice, told, eps, friction_for(eps))
 
@@ -192,6 +188,15 @@ def _steepest(curvatures: np.ndarray, guessed: bool) -> float:
         where = f"{np.median(curvatures):.2g} times as steep a standard deviation away"
         raise NoBowlError(f"the posterior is no bowl about its mode ({where}), as those of networks are not")
     return float(np.quantile(curvatures, 0.75) if guessed else curvatures.max())
+
+
+def _slopes(steepest: float) -> Decisions:
+    """What to say where that made the step smaller."""
+    if steepest * STEP <= TOO_STEEP:
+        return Decisions()
+    where = "where the chains go the posterior is"
+    sentence = f"The step is small: {where} up to {steepest:.2g} times as steep as at the centre."
+    return Decisions().and_then("steepest", steepest, sentence)
 
 
 def step_for(steepest: float, before: float = STEP) -> float:
