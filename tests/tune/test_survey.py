@@ -17,8 +17,10 @@ from sgmcmc.tune.survey import (
     Pilot,
     curvature_at,
     is_indefinite,
+    noise_points,
     open_direction,
     posterior_points,
+    speaks,
     take_survey,
     whitening_of,
     with_floor,
@@ -264,3 +266,49 @@ def test_a_whitening_needs_no_inverse_of_a_badly_scaled_matrix():
         precision = np.array([[1e12, 0.5], [0.5, 1e-12]])
         L = np.asarray(whitening_of(precision, {"a": jnp.zeros(2)}).factor)
         np.testing.assert_allclose(L.T @ precision @ L, np.eye(2), atol=1e-9)
+
+
+# The curvature away from the centre.
+
+
+def wall(params, batch):
+    """A log likelihood that bends down by itself: λ = 1 at 0, and more to the right."""
+    return -(jnp.exp(params["beta"] @ batch["x"].T) - params["beta"] @ batch["x"].T)
+
+
+def test_curvatures_are_the_largest_eigenvalues_of_the_hessian(x64):
+    x = np.eye(3)[np.arange(30) % 3] / np.sqrt(10)
+    found = Problem.of(wall, {"x": x}, {"beta": np.zeros(3)}, lambda p: 0.0 * p["beta"].sum())
+    pilot = Pilot(found.posterior, found.table, centred=True)
+    points = np.array([[0.0, 0, 0], [3, 0, 0], [0, 6, -3], [-9, -9, -9]])
+    factor = whitening_of(np.eye(3), found.position)
+    every = Importance(found.table, np.full(30, 1 / 30), np.zeros(0, int))
+    exact = [max(np.exp(z / np.sqrt(10)).max(), 0) for z in points]
+    seen = pilot.curvatures(factor, points, every, 0)
+    np.testing.assert_allclose(seen[1:3], exact[1:3], rtol=0.15)  # rows are drawn: 4,096 of 30
+    certain = Importance(found.table, np.zeros(30) + np.eye(30)[29], np.arange(29))
+    np.testing.assert_allclose(pilot.curvatures(factor, points, certain, 0)[1:3], exact[1:3], rtol=1e-3)
+    assert np.all(seen[[0, 3]] < 1.05)
+
+
+def test_points_for_the_curvature_have_the_farthest_states_among_them():
+    states = np.random.default_rng(0).normal(size=(1000, 3))
+    states[17] = 30.0
+    chosen = Pilot.curvature_points(whitening_of(np.eye(3), {"beta": jnp.zeros(3)}), states)
+    assert len(chosen) == 16
+    assert (chosen == 30.0).all(axis=1).any()
+
+
+@pytest.mark.parametrize(("d", "count"), [(5, 256), (300, 54), (1500, 16), (5000, 16)])
+def test_the_noise_is_measured_at_as_many_points_as_time_allows(d, count):
+    assert noise_points(d) == count
+
+
+def test_a_prior_however_weak_beside_the_rows_determines():
+    """Two equal columns in large units: the rows know their sum, the prior alone their difference."""
+    likelihood, names = 1e16 * np.ones((2, 2)), ["a", "b"]
+    assert np.linalg.eigvalsh(with_floor(likelihood, 0.04 * np.eye(2), names))[0] > 0
+    for silent in (np.zeros((2, 2)), np.ones((2, 2))):
+        with pytest.raises(sgmcmc.SgmcmcError, match="some combination of"):
+            with_floor(likelihood, silent, names)
+    assert not speaks(np.diag([1.0, 0.0]), np.array([1e-3, 1.0])), "a prior on the other number"

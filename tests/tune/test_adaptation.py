@@ -1,0 +1,98 @@
+"""From design to trial: steps that fit the curvature, scales that excursions do not move, complaints by their cause."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sgmcmc.algorithms.dynamics.baoa import noise_amplification
+from sgmcmc.results.words import Decisions
+from sgmcmc.tune.adaptation import Trial, complaint_about, reshaped
+from sgmcmc.tune.design import FRICTION, SMALLEST_STEP, STEEP, STEP, TOO_STEEP, friction_for, step_for
+from sgmcmc.tune.survey import dense_whitening
+
+
+@pytest.mark.parametrize("steepest", [0.5, 1.0, 6.0, 7.0, 30.0, 500.0])
+def test_the_step_is_stable_where_it_is_steepest(steepest):
+    eps = step_for(steepest)
+    assert eps * steepest <= TOO_STEEP
+    assert eps == STEP or eps * steepest > STEEP / 2, "no smaller than need be"
+
+
+def test_steps_before_are_kept_while_they_will_do():
+    assert step_for(30.0, before=0.08) == 0.08
+    assert step_for(100.0, before=0.08) < 0.08
+    assert step_for(1.0, before=0.08) == STEP, "a step far too small grows again"
+    assert step_for(np.inf) == step_for(1e9) == SMALLEST_STEP
+
+
+def test_friction_per_distance_stays_the_same_and_noise_falls_with_the_step():
+    assert friction_for(STEP) == pytest.approx(FRICTION)
+    assert (1 - friction_for(STEP / 16)) ** 4 == pytest.approx(1 - FRICTION)
+    noise = [noise_amplification(eps, friction_for(eps), 1.0) for eps in (STEP, STEP / 16)]
+    assert noise[0] / noise[1] == pytest.approx(4, rel=0.25), "as the step, not as its square"
+
+
+# Made-up trials of two directions on a unit Gaussian.
+
+
+def trial(positions, gradients=None, steepest=1.0, noise=0.0, eps=STEP):
+    source = SimpleNamespace(drawn=100)
+    whitening = dense_whitening(np.eye(2), {"theta": jnp.zeros(2)})
+    design = SimpleNamespace(eps=eps, amplification=0.42, source=source, whitening=whitening)
+    gradients = -positions if gradients is None else gradients
+    shown = {"positions": positions, "gradients": gradients, "stride": 1, "noise": np.full(2, noise), "steepest": steepest}
+    return Trial(sampler=None, design=design, state=None, round=0, decisions=Decisions(), **shown)
+
+
+def gaussian(sd=1.0):
+    return sd * np.random.default_rng(0).standard_normal((4, 600, 2))
+
+
+def test_good_chains_are_not_complained_about():
+    assert complaint_about(trial(gaussian())) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cause", "says"),
+    [
+        (trial(gaussian(), steepest=20.0), "step", "20 times as steep"),
+        (trial(gaussian(1.3)), "step", "times what it should be"),
+        (trial(gaussian(0.7)), "shape", "times what it should be"),
+        (trial(gaussian(), noise=50.0), "noise", "21% of the variance"),
+    ],
+)
+def test_complaints_have_a_cause(wrong, cause, says):
+    complaint = complaint_about(wrong)
+    assert complaint.cause == cause
+    assert says in str(complaint)
+
+
+def thrown_out():
+    positions = gaussian()
+    positions[0, 100:110, 0] = -60.0
+    return positions
+
+
+def test_draws_thrown_out_call_for_a_smaller_step():
+    complaint = complaint_about(trial(thrown_out()))
+    assert complaint.cause == "step"
+    assert "10 draws" in str(complaint)
+    assert complaint_about(trial(gaussian(), eps=SMALLEST_STEP, steepest=1e9)) is None, "there is none smaller"
+
+
+def test_scales_do_not_grow_from_draws_that_were_thrown_out():
+    whitening, away = reshaped(trial(thrown_out()))
+    grown = np.linalg.norm(np.asarray(whitening.factor), axis=1)
+    assert np.all(np.abs(grown - 1) < 0.1)
+    assert thrown_out()[..., 0].std() > 3, "the control: the plain covariance would"
+    assert away.shape == (2400, 2)
+
+
+def test_scales_grow_by_a_bounded_factor_and_follow_good_chains():
+    grown = [np.linalg.norm(np.asarray(reshaped(trial(gaussian(sd)))[0].factor), axis=1) for sd in (2.0, 100.0)]
+    assert np.all(np.abs(grown[0] / 2 - 1) < 0.1)
+    np.testing.assert_allclose(grown[1], 4.0, rtol=1e-5)
