@@ -29,7 +29,7 @@ FEW = 4
 """A tree of so many numbers is written out; of a larger one this many."""
 
 DATA, ABSENT = "data", "not there"
-VERSIONS = ("sgmcmc", "jax", "jaxlib", "numpy")
+VERSIONS = ("sgmcmc", "jax", "jaxlib", "numpy", "numpyro")
 """Software of which another version may round differently, or draw other random numbers: the law of a run stays the same."""
 
 

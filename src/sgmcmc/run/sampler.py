@@ -447,5 +447,5 @@ def _for_chains(axes: PyTree, tree: PyTree, chains: int) -> PyTree:
 
 def versions() -> dict[str, str]:
     """The software a run used."""
-    packages = {name: version(name) for name in ("sgmcmc", "jax", "numpy")}
+    packages = {name: version(name) for name in ("sgmcmc", "jax", "numpy", "numpyro")}
     return {**packages, "python": platform.python_version(), "backend": jax.default_backend()}

@@ -110,22 +110,22 @@ class Trial:
         """All positions, chain after chain."""
         return self.positions.reshape(-1, self.positions.shape[-1])
 
-    @cached_property
-    def near(self) -> np.ndarray:
-        """The same, those thrown far out drawn in: nothing is to be learnt from how far they went."""
-        middle = np.median(self.states, axis=0)
-        spread = 1.4826 * np.median(np.abs(self.states - middle), axis=0)
-        return np.clip(self.states, middle - ROBUST * spread, middle + ROBUST * spread)
-
     @property
     def middle(self) -> np.ndarray:
         """Their mean."""
-        return self.near.mean(axis=0)
+        return self.states.mean(axis=0)
 
     @property
     def away(self) -> np.ndarray:
         """The same, from their mean."""
-        return self.near - self.middle
+        return self.states - self.middle
+
+    @property
+    def near(self) -> np.ndarray:
+        """The same, those thrown far out drawn in: nothing is to be learnt from how far they went."""
+        away = self.states - np.median(self.states, axis=0)
+        reach = ROBUST * 1.4826 * np.median(np.abs(away), axis=0)
+        return np.clip(away, -reach, reach)
 
     @property
     def noise_share(self) -> float:
@@ -369,14 +369,14 @@ def variance_complaint(trial: Trial) -> Complaint | None:
 
 def reshaped(trial: Trial) -> tuple[Whitening, np.ndarray]:
     """Scales from the covariance of the chains, drawn towards those before while draws are few; and the states in these."""
-    whitening, away, d = trial.design.whitening, trial.away, trial.positions.shape[-1]
+    whitening, away, near, d = trial.design.whitening, trial.away, trial.near, trial.positions.shape[-1]
     effective = len(away) / trial.autocorrelation
     trust = effective / (effective + d)
     if not whitening.dense:
-        scale = np.sqrt(np.clip(trust * away.var(axis=0) + (1 - trust), MOST_STRETCH**-2, MOST_STRETCH**2))
+        scale = np.sqrt(np.clip(trust * near.var(axis=0) + (1 - trust), MOST_STRETCH**-2, MOST_STRETCH**2))
         factor = tree_map(jnp.multiply, whitening.factor, split(jnp.asarray(scale, float), whitening.zero()))
         return replace(whitening, factor=factor), away / scale
-    values, vectors = np.linalg.eigh(trust * np.cov(away.T).reshape(d, d) + (1 - trust) * np.eye(d))
+    values, vectors = np.linalg.eigh(trust * np.cov(near.T).reshape(d, d) + (1 - trust) * np.eye(d))
     stretch = vectors * np.sqrt(np.clip(values, MOST_STRETCH**-2, MOST_STRETCH**2))
     factor = np.asarray(whitening.factor, np.float64) @ stretch
     return dense_whitening(factor, whitening.origin), away @ np.linalg.inv(stretch).T

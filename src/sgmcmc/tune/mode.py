@@ -154,11 +154,12 @@ class _Point:
 
 @dataclass
 class _Objective:
-    """The log posterior at host vectors, from a table whose log likelihood stands for that of all rows."""
+    """The log posterior at host vectors, from a table whose log likelihood stands for that of the `whole`."""
 
     posterior: Posterior
     table: Table
     like: PyTree
+    whole: Table
     passes: int = 0
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -185,8 +186,8 @@ class _Objective:
         value, gradient, prior = self(x)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             where = "where the search for the mode begins"
-            look = partial(raise_if_not_finite, self.posterior, as_tree(x, self.like), self.table, where)
-            together(where, look) if isinstance(self.table, Stratum) else look()
+            look = partial(raise_if_not_finite, self.posterior, as_tree(x, self.like), self.whole, where)
+            together(where, look) if isinstance(self.whole, Stratum) else look()
             raise SgmcmcError(f"the log posterior is {value} {where}, though that of every row is finite; start params elsewhere")
         metric = self.metric(x, metric_rows)
         return _Point(x, metric, value, gradient, self._settled(x, metric, gradient, prior), np.zeros_like(x))
@@ -238,10 +239,10 @@ def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, prog
     rounds, steps = ROUNDS, STEPS_PER_ROUND
     with Bar(progress, "centre", None, "step") as bar:
         if sample.total_rows < posterior.n_rows:
-            rough = _Objective(posterior, sample, start)
+            rough = _Objective(posterior, sample, start, table)
             x = _search(rough, x, subsample(sample, metric_rows, seed), rounds, steps, bar)[0].x
             rounds, steps, looks = FULL_ROUNDS, FULL_STEPS_PER_ROUND, rough.passes
-        whole = _Objective(posterior, table, start)
+        whole = _Objective(posterior, table, start, table)
         point, distance = _search(whole, x, subsample(table, metric_rows, seed + 1), rounds, steps, bar)
     heading = as_tree(point.step, start)
     return Mode(as_tree(point.x, start), distance < TOLERANCE, distance, whole.passes, looks, heading)
@@ -321,7 +322,7 @@ def endless_ascent(posterior: Posterior, table: Table, start: PyTree, mode: Mode
     """Evidence that the posterior is improper: far beyond the end of a search the log likelihood still does not fall, and the
     prior, which would have to stop it, does not change. A prior that does change may be proper, whatever the search found.
     """
-    objective = _Objective(posterior, table, start)
+    objective = _Objective(posterior, table, start, table)
     begun, ended, heading = join(start), join(mode.position), join(mode.heading)
     away = ended - begun
     for line in (away, heading * np.linalg.norm(away) / max(float(np.linalg.norm(heading)), 1e-300)):
