@@ -47,6 +47,9 @@ NOISE = 0.05
 """The part of the variance that minibatch noise may make up, before it is corrected for."""
 
 FEWEST_ROWS = 32
+SPARE = 2
+"""Rows that are always in save others; but so many times as many as are then needed stay, for noise that was not seen yet."""
+
 KEPT_ROWS = 1.1
 """A design keeps the rows of the one before if it needs at most so many times as many: less than a new compilation costs."""
 
@@ -153,11 +156,10 @@ def control_variates(
     noise, step = loudest(per_row), step_for(steepest, STEP if before is None else before.eps)
     eps, n, because = rows_and_step(noise, n_rows, d, step)
     gain = loudest(alike) / max(noise, 1e-30)
-    if isinstance(choice, Importance):
-        choice = choice.with_certain(min(n, MOST_WORK // d))
-        per_row = pilot.noise(whitening, measured, choice, seed + 2).drawn if len(choice.certain) else per_row
+    if isinstance(choice, Importance) and len((surer := choice.with_certain(min(n, MOST_WORK // d))).certain):
+        choice, per_row, alone = surer, pilot.noise(whitening, measured, surer, seed + 2).drawn, n
         eps, n, because = rows_and_step(loudest(per_row), n_rows, d, step)
-        n = min(n + len(choice.certain), n_rows)
+        n = min(max(n + len(choice.certain), min(alone, SPARE * n)), n_rows)
     if 2 * n >= n_rows:
         cost = f"a minibatch would need {n:,} of them, and those twice, at the draw and at the centre"
         sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
