@@ -167,13 +167,12 @@ class Adaptation:
 
     def adapt(self, survey: Survey) -> Trial | None:
         """Rounds of design and trial, until the checks pass or there are no more; None for a design not to be."""
-        passes = f"{survey.passes} passes over the data"
         if not bool(survey.centre.converged):
-            told = Decisions().and_then("mode", survey.passes, f"The search for the mode ended after {passes} without one.")
+            told = Decisions().and_then("mode", survey.passes, f"The search for the mode ended without one: {survey.work}.")
             why = "the search for the mode did not end in one, as it does for networks and other posteriors with many modes"
             return self.fall_back(survey.whitening, told, why)
         kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
-        sentence = f"The mode was found in {passes}; the posterior's shape there comes from {kind}."
+        sentence = f"The mode was found in {survey.work}; the posterior's shape there comes from {kind}."
         told = Decisions().and_then("mode", survey.passes, sentence)
         try:
             design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
@@ -312,7 +311,7 @@ class Adaptation:
         if outcome.attempted is not None:
             return trial
         told = trial.decisions.and_then("centre", "mean", "Centre and rows were then chosen anew, by where the chains are.")
-        if design.source.batch_size != before.source.batch_size:
+        if (design.source.batch_size, design.eps) != (before.source.batch_size, before.eps):
             told = told + design.decisions
         return replace(trial, sampler=sampler, design=design, state=outcome.state, decisions=told)
 

@@ -123,14 +123,13 @@ def exact_chains(problem: Problem, survey: Survey, why: str) -> Exact:
         "engine", NUTS, f"NUTS on all {n_rows:,} rows, whose draws have no bias from steps or noise: {why}."
     )
     told = told.and_then("minibatch_size", n_rows, f"Each gradient uses all {n_rows:,} rows.")
-    passes = f"{survey.passes} passes over the data"
     if bool(survey.centre.converged):
         kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
         told = told.and_then(
-            "mode", survey.passes, f"The mode was found in {passes}; the chains start about it, scaled by {kind}."
+            "mode", survey.passes, f"The mode was found in {survey.work}; the chains start about it, scaled by {kind}."
         )
         return _adapting(survey.whitening, survey.peaked, told)
-    sentence = f"The search for the mode ended after {passes} without one: the chains start about the starting values."
+    sentence = f"The search for the mode ended without one ({survey.work}): the chains start about the starting values."
     return _adapting(_scales(problem), False, told.and_then("mode", survey.passes, sentence))
 
 

@@ -92,6 +92,11 @@ class Survey:
         return whitening_of(self.precision, self.centre.position)
 
     @property
+    def work(self) -> str:
+        """What the search for the mode took, in words."""
+        return f"{self.passes} passes over the data" + (f", after {self.looks} over a sample of the rows" if self.looks else "")
+
+    @property
     def peaked(self) -> bool:
         """Whether a mode was found, at which the posterior bends down in all directions."""
         return bool(self.centre.converged) and self.curvature == "hessian"
