@@ -32,8 +32,8 @@ TICKS = 2**23
 UNIFORM_SHARE = 0.1
 """Of the rows that are drawn alike from all: bounds every weight, however wrong the scores."""
 
-MOST_CERTAIN = 0.5
-"""The part of a minibatch that rows which are always in may take up."""
+CERTAIN_SHARE, MOST_CERTAIN = 0.5, 1000
+"""The part of a minibatch that rows which are always in may take up, and how many they may be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Importance:
         left, certain = self.probabilities.copy(), np.zeros(0, np.int64)
         while True:
             more = np.flatnonzero((batch_size - len(certain)) * left >= left.sum())
-            if not len(more) or len(certain) + len(more) > MOST_CERTAIN * batch_size:
+            if not len(more) or len(certain) + len(more) > min(CERTAIN_SHARE * batch_size, MOST_CERTAIN):
                 break
             left[more], certain = 0.0, np.concatenate([certain, more])
         return replace(self, probabilities=left / left.sum(), certain=np.sort(certain))

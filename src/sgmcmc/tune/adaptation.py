@@ -287,13 +287,19 @@ class Adaptation:
         return self.pilot.curvatures(design.whitening, points, design.choice, self.seed + 9)
 
     def _within_reach(self, sampler: Sampler, design: Design, state: State) -> State:
-        """Chains that start where the posterior is too steep for the step, started nearer the centre."""
-        for _ in range(NEARER if design.choice is not None else 0):
-            states = flat_draws(tree_map(lambda x: x[:, None], state.position), True)[:, 0]
-            if design.eps * self._curvatures(design, states).max() <= TOO_STEEP:
+        """Chains that start where the posterior has nothing, or is too steep for the step, started nearer the centre."""
+        if design.choice is None:
+            return state
+        states = flat_draws(tree_map(lambda x: x[:, None], state.position), True)[:, 0]
+        nearer = self.pilot.plausible(design.whitening, states, design.choice, self.seed + 9)
+        for _ in range(NEARER):
+            if design.eps * self._curvatures(design, nearer).max() <= TOO_STEEP:
                 break
-            state = sampler.moved(state, tree_map(lambda x: x / 2, state.position))
-        return state
+            nearer = nearer / 2
+        if np.array_equal(nearer, states):
+            return state
+        one = design.whitening.zero()
+        return sampler.moved(state, jax.vmap(lambda z: split(z, one))(jnp.asarray(nearer, float)))
 
     def tuned(self, trial: Trial) -> Trial:
         """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""

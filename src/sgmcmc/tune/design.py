@@ -146,9 +146,10 @@ def control_variates(
             steepest = largest_curvature(posterior, table, whitening, seed)
             whitening = shrunk(whitening, steepest)
             scored, measured = math.sqrt(steepest) * scored, math.sqrt(steepest) * measured
+        choice = pilot.weigh(whitening, pilot.plausible(whitening, scored, None, seed), chains, seed)
+        measured = pilot.plausible(whitening, measured, choice, seed)
     else:
-        scored, measured = pilot.some_of(states), states
-    choice = pilot.weigh(whitening, scored, chains, seed)
+        choice, measured = pilot.weigh(whitening, pilot.some_of(states), chains, seed), states
     steepest = _steepest(
         pilot.curvatures(whitening, pilot.curvature_points(whitening, measured), choice, seed + 3), states is None
     )

@@ -63,6 +63,10 @@ Of models so large that they are only scaled, few must do; of others, as many as
 CURVATURE_ROWS, CURVATURE_POINTS, FEW_CURVATURE_POINTS, POWER_ITERATIONS = 4096, 16, 4, 8
 """Rows and points at which the largest curvature is looked for, and how long."""
 
+IMPLAUSIBLE, SLACK, NEARER = 10.0, 50.0, 6
+"""A point whose log density is lower than the centre's by so many times what a Gaussian's would be, and so much more, is where no
+chain goes: it is brought nearer, by half, so often at most."""
+
 POOL_ROWS, POOL_BYTES = 1_000_000, 256 << 20
 """How large a pool is at most."""
 
@@ -306,6 +310,27 @@ class Pilot:
         found = program(whitening, jnp.asarray(points, float), rows, jnp.asarray(weight / n_rows, float))
         return Noise(*(float(n_rows) ** 2 * np.asarray(variance, np.float64) for variance in found))
 
+    def plausible(self, whitening: Whitening, points: np.ndarray, choice: Choice | None, seed: int) -> np.ndarray:
+        """Points brought nearer to the centre where the posterior has nothing, as beyond the wall of an exponential; judged from
+        all rows, or where a choice is given from some of them.
+        """
+        points = points.copy()
+        for _ in range(NEARER):
+            gone = ~(self._drops(whitening, points, choice, seed) < IMPLAUSIBLE / 2 * np.sum(points**2, axis=1) + SLACK)
+            if not gone.any():
+                break
+            points[gone] /= 2
+        return points
+
+    def _drops(self, whitening: Whitening, points: np.ndarray, choice: Choice | None, seed: int) -> np.ndarray:
+        """How much lower the log posterior is at each point than at the centre."""
+        program, given = compiled(_falls, self.posterior, "each_row"), (whitening, jnp.asarray(points, float))
+        prior = np.asarray(compiled(_falls, self.posterior, "log_density_prior")(*given), np.float64)
+        if choice is not None:
+            rows, weight = choice.sketch(CURVATURE_ROWS, np.random.default_rng(seed))
+            return prior + np.asarray(program(*given, jnp.asarray(weight, float), rows), np.float64)
+        return prior + full_sum(partial(program, *given, jnp.ones(())), self.table, extra=12 * points.shape[1])
+
     def curvatures(self, whitening: Whitening, points: np.ndarray, choice: Choice, seed: int) -> np.ndarray:
         """The largest curvature at each of some points, taken to be 1 in all directions at the centre, as whitened."""
         rows, weight = choice.sketch(CURVATURE_ROWS, np.random.default_rng(seed))
@@ -342,6 +367,15 @@ def _largest_curvatures(
         return jax.lax.fori_loop(0, POWER_ITERATIONS, times, (begin / jnp.linalg.norm(begin), jnp.ones((), begin.dtype)))[1]
 
     return jax.lax.map(at, points)
+
+
+def _falls(
+    posterior: Posterior, density: str, whitening: Whitening, points: jax.Array, weight: Any = 1.0, *rows: Rows
+) -> jax.Array:
+    """By how much a log density of the posterior, by its name, falls from the centre to each point, summed over rows."""
+    log_density, zero = getattr(whitened(posterior, whitening), density), whitening.zero()
+    there = log_density(zero, *rows)
+    return jax.lax.map(lambda z: jnp.sum(weight * (there - log_density(split(z, zero), *rows))), points)
 
 
 def _squares(posterior: Posterior, centred: bool, whitening: Whitening, points: jax.Array, rows: Rows) -> jax.Array:
