@@ -312,3 +312,39 @@ def test_a_prior_however_weak_beside_the_rows_determines():
         with pytest.raises(sgmcmc.SgmcmcError, match="some combination of"):
             with_floor(likelihood, silent, names)
     assert not speaks(np.diag([1.0, 0.0]), np.array([1e-3, 1.0])), "a prior on the other number"
+
+
+# Points at which rows are weighed.
+
+
+def counts(params, batch):
+    eta = params["a"] + params["u"][batch["g"]]
+    return batch["y"] * eta - jnp.exp(eta)
+
+
+def a_level_without_a_count():
+    """A row of its own, with no count, and a prior so wide that it alone decides: a wall on one side, nothing on the other."""
+    rng = np.random.default_rng(7)
+    g, y = rng.integers(0, 3, 4_000).astype(np.int32), rng.poisson(0.3, 4_000).astype(np.float32)
+    g[0], y[0] = 3, 0
+    start = {"a": 0.0, "u": np.zeros(4)}
+    return Problem.of(counts, {"g": g, "y": y}, start, lambda p: -0.5 * ((p["u"] / 100) ** 2).sum() - 0.5 * (p["a"] / 5) ** 2)
+
+
+def test_points_beyond_a_wall_are_brought_nearer():
+    found = a_level_without_a_count()
+    survey = take_survey(found, 0, False)
+    pilot = Pilot(found.posterior, found.table, centred=True)
+    points = pilot.points(5, 0)
+    with pytest.raises(sgmcmc.InputError, match="scores"):  # the control: exp of hundreds
+        pilot.importance(survey.whitening, points)
+    nearer = pilot.plausible(survey.whitening, points, None, 0)
+    choice = pilot.importance(survey.whitening, nearer)
+    ratio = np.linalg.norm(nearer, axis=1) / np.linalg.norm(points, axis=1)
+    assert set(np.log2(ratio).round(6)) <= {0.0, -1.0, -2.0, -3.0, -4.0, -5.0, -6.0}
+    assert ratio.min() < 1 == ratio.max(), "others stay"
+    assert choice.probabilities.argmax() == 0
+    np.testing.assert_array_equal(pilot.plausible(survey.whitening, nearer, choice, 0), nearer)
+    gaussian = surveyed(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior)
+    bowl = Pilot(*problem(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior)[:2], centred=True)
+    np.testing.assert_array_equal(bowl.plausible(gaussian.whitening, points[:, :3], None, 0), points[:, :3])
