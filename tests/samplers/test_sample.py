@@ -16,6 +16,7 @@ import scipy.stats
 
 import sgmcmc
 from sgmcmc import constraints
+from sgmcmc.tune.adaptation import Adaptation, ChainsLeftError, Complaint
 from sgmcmc.tune.design import STEP, TOO_STEEP
 
 LIMIT = 4.0
@@ -164,9 +165,10 @@ def walls(params):
     return -(10 * params["theta"] ** 4 + 0.5 * params["theta"] ** 2).sum()
 
 
-def between_walls(**options):
+def between_walls(quietly=True, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sgmcmc.SgmcmcWarning)
+        if quietly:
+            warnings.simplefilter("ignore", sgmcmc.SgmcmcWarning)
         fit = from_prior(walls, np.full(4, 0.5), engine="sgmcmc", **options)
     assert fit.decisions["stepsize"] == pytest.approx(fit.settings["stepsize"])
     return fit
@@ -193,6 +195,18 @@ def test_chains_that_leave_start_again_with_a_smaller_step_and_it_says_so(monkey
     assert "started again" in str(fit.decisions)
     assert fit.settings["stepsize"] < STEP
     assert np.isfinite(fit["theta"]).all()
+
+
+def test_a_round_in_which_chains_leave_leaves_what_there_was_before(monkeypatch):
+    def leave(*_):
+        raise ChainsLeftError("gone")
+
+    monkeypatch.setattr("sgmcmc.tune.adaptation.complaint_about", lambda _: Complaint("shape", "a direction was off"))
+    monkeypatch.setattr(Adaptation, "again", leave)
+    with pytest.warns(sgmcmc.SgmcmcWarning, match="did not settle: a direction was off"):
+        fit = between_walls(draws=300, quietly=False)
+    assert np.isfinite(fit["theta"]).all()
+    assert "and still a direction was off" in str(fit.decisions)
 
 
 def network(params, batch):

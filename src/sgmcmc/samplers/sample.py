@@ -19,7 +19,7 @@ from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
-from sgmcmc.tune.adaptation import ROUNDS, Adaptation, Complaint, Trial, complaint_about, unsettled
+from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled
 from sgmcmc.tune.exact import AUTO, ENGINES, MINIBATCHES, NUTS, Prediction, check_engine, exact_chains
 from sgmcmc.tune.survey import Survey, take_survey
 
@@ -183,7 +183,10 @@ class _Sampling:
             complaint = complaint_about(shown)
             if complaint is None or trial.round >= ROUNDS:
                 break
-            trial = self._trial(attempt, partial(self._again, shown, complaint))
+            try:
+                trial = self._trial(attempt, partial(self._again, shown, complaint))
+            except ChainsLeftError:  # the draws that there are stay, with the complaint
+                break
         result = self._extended(partial(self._drawn, trial, part), result)
         if complaint is not None and "unsettled" not in result.decisions:
             result = replace(result, decisions=unsettled(result.decisions, complaint))

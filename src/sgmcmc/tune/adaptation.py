@@ -66,6 +66,10 @@ class Complaint:
         return self.words
 
 
+class ChainsLeftError(SgmcmcError):
+    """The chains of a trial left the posterior however small their step."""
+
+
 KEPT = ("state", "positions", "gradients", "stride", "noise", "steepest", "round", "decisions")
 """What a checkpoint has of a trial beside its design."""
 
@@ -186,7 +190,10 @@ class Adaptation:
                 return self.fall_back(survey.whitening, trial.decisions, f"after {ROUNDS} rounds {complaint}")
             if trial.round == ROUNDS:
                 return replace(trial, decisions=unsettled(trial.decisions, complaint))
-            trial = self.again(trial, complaint)
+            try:
+                trial = self.again(trial, complaint)
+            except ChainsLeftError:  # what there was before is better than nothing
+                return replace(trial, decisions=unsettled(trial.decisions, complaint))
         return self.tuned(trial)
 
     def again(self, trial: Trial, complaint: Complaint) -> Trial:
@@ -236,7 +243,7 @@ class Adaptation:
             design = design.slower()
         found = f"the chains leave the posterior however small the step (it was halved {HALVINGS} times)"
         usual = "log_lik or log_prior is probably unbounded, or has a limit written as -inf, which belongs into constraints"
-        raise SgmcmcError(f"{found}: {at_fault or usual}")
+        raise ChainsLeftError(f"{found}: {at_fault or usual}")
 
     @cached_property
     def _pairs(self) -> PairTrace:
@@ -395,4 +402,4 @@ def some(positions: np.ndarray) -> np.ndarray:
 
 def unsettled(told: Decisions, complaint: Complaint) -> Decisions:
     """The record of rounds that ended without all checks passing."""
-    return told.and_then("unsettled", str(complaint), f"After {ROUNDS} rounds {complaint}: the draws are approximate.")
+    return told.and_then("unsettled", str(complaint), f"The rounds ended, and still {complaint}: the draws are approximate.")
