@@ -25,22 +25,29 @@ def excursions(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray 
     r·p(m)·e^-D, if tails are no heavier than Cauchy's (for tails x^-(ν+1) it is r/ν times the density, for lighter ones less).
     1/p(m) is no less than the interquartile range s, or nearly. So of K draws of each of q numbers, `RARE` at most have
     D - log(r/s) > log(K·q/RARE), counting from either side: Gaussian ones 6 standard deviations out.
-
-    Numbers are looked at along the directions in which they move most, rows of L made unit vectors: any constant direction v
-    with Lᵢ·v = 1 gives the slope of the marginal density of θᵢ, and in whitened variables this one has the least noise.
     """
-    z, g = (x.reshape(-1, x.shape[-1]) for x in checked_pairs(positions, gradients))
-    z = z - np.median(z, axis=0)
+    z, _ = along_numbers(positions, gradients)
     square = ((z / np.maximum(np.median(np.abs(z), axis=0), 1e-300)) ** 2).mean(axis=1)
     growth = np.maximum(square / max(np.median(square), 1e-300), 1.0)
-    L = checked_factor(factor, z.shape[1])
-    if L is not None and L.ndim == 2:
-        along = (L / np.maximum(np.linalg.norm(L, axis=1, keepdims=True), 1e-300)).T
-        z, g = z @ along, g @ along
+    z, g = along_numbers(positions, gradients, factor)
     limit, counts = math.log(z.size / RARE), np.zeros(z.shape[1], int)
     for i in np.flatnonzero((-z * g).max(axis=0) > limit):  # where -log p is convex, D is less than this product
         counts[i] = sum(np.count_nonzero(surprise(side * z[:, i], side * g[:, i], growth) > limit) for side in (1, -1))
     return counts
+
+
+def along_numbers(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
+    """Every draw of z along the directions of the numbers of θ = centre + L z, from its median, and the gradient along these.
+
+    Rows of L are made unit vectors: any constant direction v with Lᵢ·v = 1 gives the slope of the marginal density of θᵢ, and in
+    whitened variables the one in which it moves most has the least noise.
+    """
+    z, g = (x.reshape(-1, x.shape[-1]) for x in checked_pairs(positions, gradients))
+    L = checked_factor(factor, z.shape[1])
+    if L is not None and L.ndim == 2:
+        along = (L / np.maximum(np.linalg.norm(L, axis=1, keepdims=True), 1e-300)).T
+        z, g = z @ along, g @ along
+    return z - np.median(z, axis=0), g
 
 
 def surprise(z: np.ndarray, g: np.ndarray, growth: np.ndarray) -> np.ndarray:

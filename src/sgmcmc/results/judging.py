@@ -16,6 +16,7 @@ from sgmcmc.results import diagnostics, words
 from sgmcmc.results.causes import cause
 from sgmcmc.results.diagnostics import Inflation, Pairs, flat_draws
 from sgmcmc.results.excursions import excursions
+from sgmcmc.results.tails import sd_error, unseen
 from sgmcmc.results.words import Finding, Health
 
 if TYPE_CHECKING:
@@ -74,8 +75,17 @@ class Judge:
             slowest = int(np.argmax(drift(self.pairs.positions)))
             slow = words.mixing(*diagnostics.mixing(self.pairs.positions[..., [slowest]]), [self.pairs.directions[slowest]])
             findings += [finding for finding in slow if finding.kind not in seen]
+        if not findings:  # chains that are too short know nothing of tails
+            findings = self.of_tails()
         dtype = jax.tree.leaves(self.result.draws)[0].dtype if self.pairs is None else self.pairs.positions.dtype
         return findings + words.digits(self.numbers, self.names, dtype)
+
+    def of_tails(self) -> list[Finding]:
+        """Whether standard deviations can be told from the draws."""
+        lacking, pairs = np.zeros(len(self.names)), self.pairs
+        if pairs is not None:
+            lacking = unseen(pairs.positions, pairs.gradients, pairs.factor)
+        return words.tails(lacking, sd_error(self.numbers), self.names)
 
     def of_settings(self) -> list[Finding]:
         """What the run was told or decided that is known to be off."""
@@ -84,6 +94,8 @@ class Judge:
             ratio = settings["L"] / (settings["L"] - 1)
             seen = f"The paper's order of updates overstates every variance, by L/(L-1) = {ratio:.2f} as the step goes to 0."
             findings.append(Finding("scheme", seen))
+        if words.OUTSIDE in settings:
+            findings.append(Finding("limits", f"The log posterior was not finite at {settings[words.OUTSIDE]}."))
         if "unsettled" in decisions:
             findings.append(Finding("rounds", f"The automatic rounds did not settle: {decisions['unsettled']}."))
         return findings

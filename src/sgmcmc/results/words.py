@@ -27,6 +27,9 @@ FEW = 100
 ENOUGH = 400
 """Effective draws that make quantiles good."""
 
+ROUGH = 0.1
+"""Relative error of a standard deviation beyond which it is not known; of a variance, twice that."""
+
 FEW_STEPS = 50
 """Steps of its float type in a standard deviation below which rounding shows."""
 
@@ -35,6 +38,9 @@ DIVERGING = 0.001
 
 FAR = 3.0
 """Posterior standard deviations between centre and mean at which control variates have lost their use."""
+
+OUTSIDE = "outside"
+"""The setting that says at what the log posterior was not finite."""
 
 MIXING_ONLY = "R-hat and effective sample size tell mixing only, never bias."
 
@@ -53,6 +59,8 @@ REMEDIES = {
     "narrow": "The chains have not seen all of the posterior: run longer, from several starts.",
     "apart": "Each may be in a mode of its own, or all are too short: look at plot(), run longer.",
     "short": "Run longer, or give a larger stepsize if the variances allow it.",
+    "tails": "Its sd and outer quantiles are not to be trusted: use a prior with lighter tails, such as a normal one.",
+    "limits": "A limit written as -inf has no gradient to keep a chain inside: use constraints for it.",
     "digits": "Centre the column that goes with it, or use float64: jax.config.update('jax_enable_x64', True).",
     "scheme": "Use scheme='symmetric'.",
     "rounds": "Treat the draws as approximate, or write the model in parameters that are less curved.",
@@ -120,7 +128,7 @@ class Health:
     def kinds(self) -> tuple[str, ...]:
         """The findings by a word each.
 
-        step, noise, narrow, excursions, centre, divergences, apart, short, digits, scheme or rounds.
+        step, noise, narrow, excursions, centre, divergences, apart, short, tails, digits, limits, scheme or rounds.
         """
         return tuple(finding.kind for finding in self.findings)
 
@@ -192,6 +200,20 @@ def mixing(ess: np.ndarray, r_hat: np.ndarray, names: Sequence[str]) -> list[Fin
         longer = f"{ENOUGH} would take {math.ceil(ENOUGH / max(ess[least], 1.0))} times as many draws."
         findings.append(Finding("short", f"{worth}; {longer}", names[least]))
     return findings
+
+
+def tails(unseen: np.ndarray, sd_error: np.ndarray, names: Sequence[str]) -> list[Finding]:
+    """Standard deviations that the draws cannot tell: what their tails lack is known from gradients, their error from the draws."""
+    heaviest, roughest = int(np.argmax(unseen)), int(np.argmax(np.nan_to_num(sd_error)))
+    if unseen[heaviest] > 2 * ROUGH:
+        how = "no variance" if np.isinf(unseen[heaviest]) else f"{unseen[heaviest]:.0%} more variance than the draws have seen"
+        name = _and_more(names, heaviest, int(np.count_nonzero(unseen > 2 * ROUGH)))
+        return [Finding("tails", f"By the gradients there, the tails of {name} are heavy: they have {how}.", names[heaviest])]
+    if sd_error[roughest] > ROUGH:
+        name = _and_more(names, roughest, int(np.count_nonzero(sd_error > ROUGH)))
+        seen = f"The sd of {name} is only known to {sd_error[roughest]:.0%}: a few excursions of the chains make it up."
+        return [Finding("tails", seen, names[roughest])]
+    return []
 
 
 def digits(numbers: np.ndarray, names: Sequence[str], dtype: np.dtype) -> list[Finding]:

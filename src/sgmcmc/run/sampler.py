@@ -28,7 +28,7 @@ from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
 from sgmcmc.results.result import PAIRS, Record, Result, assemble
-from sgmcmc.results.words import Decisions
+from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.blame import AT_START, blame_later
 from sgmcmc.run.hosts import from_first
@@ -212,14 +212,14 @@ class Sampler:
 
         def recorded(standing: Standing) -> dict[str, Any]:
             kept = {name: value for name, value in account.values(standing).items() if not isinstance(request.keeps[name], Trace)}
-            return {"record": self._record(request, standing.state, place).packed(), "kept": kept}
+            return {"record": self._record(request, standing, place).packed(), "kept": kept}
 
         weigh = weights if self.kernel.schedule.function is not None and trace is not None else None
         account = Account(request.keeps, self.like, request.total, request.looks, recorded, weigh, trace, request.or_more)
         with Bar(request.progress, self.name, request.total) as bar:
             outcome = self.loop.run(state, request, account, place, bar)
         draw_weights = None if weigh is None else weigh(0, outcome.stored * request.thin // stride)
-        result = assemble(self._record(request, outcome.state, place), outcome.state, outcome.values, draw_weights)
+        result = assemble(self._record(request, outcome, place), outcome.state, outcome.values, draw_weights)
         return self._told(outcome, result, place)
 
     def iterate(self, state: State, n_iters: int = 10_000, *, every: int = 100, progress: Progress = False) -> Iterator[State]:
@@ -325,10 +325,12 @@ class Sampler:
         weight = jnp.asarray(self.source.n_rows / count, jnp.result_type(float))
         return Batch(rows, weight, jnp.full(count, -1))
 
-    def _record(self, request: Request, state: State, place: Place) -> Record:
-        chains = state.n_chains
+    def _record(self, request: Request, so_far: Standing | Outcome, place: Place) -> Record:
+        state, chains = so_far.state, so_far.state.n_chains
         told = {"n_iters": request.n_iters, "burn_in": request.burn_in, "thin": request.thin, "n_chains": chains}
         told |= self.loop.layout(chains)
+        if not so_far.finite:
+            told[OUTSIDE] = "some positions of the chains"
         if place.version_changes:
             told["version_changes"] = place.version_changes
         form = "draws" if request.keep is None else "name" if isinstance(request.keep, Mapping) else "one"

@@ -16,7 +16,7 @@ from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.result import Result
-from sgmcmc.results.words import Decisions
+from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled
@@ -104,7 +104,7 @@ def sample(
     asked["engine"] = engine
     identity = partial(problem.identity, asked)
     with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
-        result = _Sampling(problem, draws, chains, target_ess, engine, place, progress).run()
+        result = _within_limits(_Sampling(problem, draws, chains, target_ess, engine, place, progress).run(), log_prior)
     _warn(result)
     return result
 
@@ -260,6 +260,18 @@ def _made(result: Result) -> int:
 def _least_ess(result: Result) -> float:
     ess, _ = mixing(flat_draws(result.draws, True))
     return float(np.nanmin(ess))
+
+
+def _within_limits(result: Result, log_prior: LogPrior | None) -> Result:
+    """The result, with a word on draws that the prior excludes: chains do not feel a limit that has no gradient."""
+    if log_prior is None:
+        return result
+    values = jax.jit(jax.vmap(jax.vmap(log_prior)))(result.draws)
+    outside = int(np.count_nonzero(~np.isfinite(np.asarray(values))))
+    if not outside:
+        return result
+    said = f"{outside:,} of {values.size:,} draws, which log_prior excludes"
+    return replace(result, settings=result.settings | {OUTSIDE: said})
 
 
 def _warn(result: Result) -> None:

@@ -1,0 +1,47 @@
+"""Tails too heavy for the draws: whether what lies beyond the outermost ones would change a standard deviation.
+
+Draws tell nothing of where no chain has been, gradients do: under any smooth target E[gᵢ | zᵢ = x] is the slope of the log marginal
+density of zᵢ at x. Where that falls like r^-κ with the distance r from the median, the slope times the distance is -κ.
+"""
+
+import math
+
+import numpy as np
+
+from sgmcmc.results.diagnostics import standard_error
+from sgmcmc.results.excursions import along_numbers
+
+OUTER, FEWEST = 0.01, 20
+"""The part of the draws, and how many at least, from which the fall of a tail is told."""
+
+SURE = 4.0
+"""Standard errors by which the fall may be steeper than it seems."""
+
+
+def unseen(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | None = None) -> np.ndarray:
+    """The variance of each number of θ = centre + L z that the outermost draws lack, in one of its tails, over that of the draws.
+
+    Infinite where the tail has no variance. It is the second moment of a tail r^-κ from where the outermost draws begin, as heavy as
+    the gradients of these say, less their own. Gaussian tails lack a hundredth, exponential ones a tenth: a power of the distance
+    falls more slowly than either. Student's with 3 degrees of freedom lacks a tenth in perfect draws; in those of a chain, which
+    comes there rarely and stays long, it is what makes a standard deviation wrong.
+    """
+    z, g = along_numbers(positions, gradients, factor)
+    count, variance = min(len(z), max(FEWEST, round(OUTER * len(z)))), z.var(axis=0)
+    order, worst = np.argsort(z, axis=0), np.zeros(z.shape[1])
+    for side, outer in ((1, order[-count:]), (-1, order[:count])):
+        r = np.maximum(side * np.take_along_axis(z, outer, axis=0), 0.0)
+        falls = -r * side * np.take_along_axis(g, outer, axis=0)
+        fall = falls.mean(axis=0) + SURE * falls.std(axis=0) / math.sqrt(count)
+        beyond = np.where(fall > 3, (fall - 1) / np.maximum(fall - 3, 1e-300), np.inf)
+        nearest = np.maximum(r.min(axis=0), 1e-300)
+        lacking = (count * nearest**2 * beyond - (r**2).sum(axis=0)) / len(z)
+        worst = np.maximum(worst, lacking / np.where(variance > 0, variance, np.inf))
+    return worst
+
+
+def sd_error(draws: np.ndarray) -> np.ndarray:
+    """The Monte Carlo error of every number's standard deviation, relative to it; draws are (chain, draw, number)."""
+    sd = draws.std(axis=(0, 1))
+    squares = ((draws - draws.mean(axis=(0, 1))) / np.where(sd > 0, sd, 1.0)) ** 2
+    return standard_error(squares) / 2
