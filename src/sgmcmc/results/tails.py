@@ -1,7 +1,7 @@
 """Tails too heavy for the draws: whether what lies beyond the outermost ones would change a standard deviation.
 
-Draws tell nothing of where no chain has been, gradients do: under any smooth target E[gᵢ | zᵢ = x] is the slope of the log marginal
-density of zᵢ at x. Where that falls like r^-κ with the distance r from the median, the slope times the distance is -κ.
+Draws tell nothing of where no chain has been, gradients do: under any smooth target E[gᵢ | zᵢ = x] is the slope of the log
+marginal density of zᵢ at x. Where that falls like r^-κ with the distance r from the median, the slope times the distance is -κ.
 """
 
 import math
@@ -21,10 +21,10 @@ SURE = 4.0
 def unseen(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | None = None) -> np.ndarray:
     """The variance of each number of θ = centre + L z that the outermost draws lack, in one of its tails, over that of the draws.
 
-    Infinite where the tail has no variance. It is the second moment of a tail r^-κ from where the outermost draws begin, as heavy as
-    the gradients of these say, less their own. Gaussian tails lack a hundredth, exponential ones a tenth: a power of the distance
-    falls more slowly than either. Student's with 3 degrees of freedom lacks a tenth in perfect draws; in those of a chain, which
-    comes there rarely and stays long, it is what makes a standard deviation wrong.
+    It is the second moment of a tail r^-κ from where the outermost draws begin, as heavy as the gradients of these say, less
+    their own; infinite where such a tail has no variance. Gaussian and exponential tails fall faster than any power, and lack
+    next to nothing. That of Student's t with 3 degrees of freedom lacks a tenth in 10,000 independent draws, and much more in
+    those of a chain, which goes there rarely and stays long.
     """
     z, g = along_numbers(positions, gradients, factor)
     count, variance = min(len(z), max(FEWEST, round(OUTER * len(z)))), z.var(axis=0)

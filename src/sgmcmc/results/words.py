@@ -203,7 +203,7 @@ def mixing(ess: np.ndarray, r_hat: np.ndarray, names: Sequence[str]) -> list[Fin
 
 
 def tails(unseen: np.ndarray, sd_error: np.ndarray, names: Sequence[str]) -> list[Finding]:
-    """Standard deviations that the draws cannot tell: what their tails lack is known from gradients, their error from the draws."""
+    """Standard deviations that the draws cannot tell, by what their tails lack or by their own error."""
     heaviest, roughest = int(np.argmax(unseen)), int(np.argmax(np.nan_to_num(sd_error)))
     if unseen[heaviest] > 2 * ROUGH:
         how = "no variance" if np.isinf(unseen[heaviest]) else f"{unseen[heaviest]:.0%} more variance than the draws have seen"

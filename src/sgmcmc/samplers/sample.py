@@ -10,12 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from sgmcmc.checkpoints.places import Place
+from sgmcmc.checkpoints.places import Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
 from sgmcmc.results.diagnostics import flat_draws, mixing
-from sgmcmc.results.result import Result
+from sgmcmc.results.keeps import Keep, Trace
+from sgmcmc.results.result import ALONE, Result
 from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
@@ -33,6 +34,9 @@ MOST_CHAIN_WORK = 2_000_000_000
 LONGEST_RUN = 32
 """Times the draws asked for, that a run may be made longer to reach `target_ess`."""
 
+TRACE = "draws of the chains"
+"""The name of what keeps the draws, beside what the user asks for."""
+
 EXACT_CHUNK = 500
 """Iterations of NUTS per compiled call: the same for every run, so that one that is made longer compiles nothing."""
 
@@ -48,6 +52,7 @@ def sample(
     chains: int = 4,
     target_ess: int | None = None,
     engine: str = "auto",
+    keep: Keep | Mapping[str, Keep] | None = None,
     seed: Any = None,
     checkpoint: str | Path | None = None,
     allow_version_change: bool = False,
@@ -72,6 +77,8 @@ def sample(
         chains: started apart from each other, so that `r_hat` has something to say.
         target_ess: go on until every number's effective sample size is at least this, for at most 32 times `draws`.
         engine: `"nuts"` for exact chains on all rows, `"sgmcmc"` for chains on minibatches; `"auto"` takes what should be faster.
+        keep: what to keep beside the draws: an object such as `Expectation(function)`, or a dict of them by name; `kept` of the
+            result has their values, over all draws that were made.
         seed: a whole number or a JAX key; left out, one is drawn and recorded in `settings`.
         checkpoint: a folder in which set-up and draws are kept as they are made. The same call again goes on where it was, and
             `sgmcmc.load` reads it at any time.
@@ -102,9 +109,15 @@ def sample(
     check_engine(engine, problem)
     asked = {"sampler": "sample", "params": params, "constraints": constraints, "draws": draws, "chains": chains}
     asked["engine"] = engine
-    identity = partial(problem.identity, asked)
+    beside = Request(draws, keep=keep)
+    beside.check_for(problem.shapes, False)
+
+    def identity() -> dict[str, str]:
+        check_keeps(beside.keeps, problem.shapes)
+        return problem.identity(asked if keep is None else asked | beside.texts(problem.shapes))
+
     with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
-        result = _within_limits(_Sampling(problem, draws, chains, target_ess, engine, place, progress).run(), log_prior)
+        result = _within_limits(_Sampling(problem, draws, chains, target_ess, engine, keep, place, progress).run(), log_prior)
     _warn(result)
     return result
 
@@ -118,6 +131,7 @@ class _Sampling:
     chains: int
     target_ess: int | None
     engine: str
+    keep: Keep | Mapping[str, Keep] | None
     place: Place
     progress: Progress
 
@@ -158,8 +172,8 @@ class _Sampling:
         state, part = sampler.init(place.key, n_chains=self.chains, progress=False), place.sub(f"run {attempt}")
 
         def drawn(draws: int) -> Result:
-            told = {"diagnose": True, "progress": self.progress, "chunk_size": EXACT_CHUNK, "or_more": True}
-            return _first(sampler.carry_out(Request(draws, chosen.warm_up, **told), state, part), draws)
+            request = self._request(draws, burn_in=chosen.warm_up, chunk_size=EXACT_CHUNK)
+            return self._first(sampler.carry_out(request, state, part), draws)
 
         return self._extended(drawn, drawn(self.draws))
 
@@ -215,9 +229,26 @@ class _Sampling:
         thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
         told = self._why_minibatches() + trial.decisions
         told = told.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
-        request = Request(draws * thin, thin=thin, diagnose=True, progress=self.progress, or_more=True)
+        request = self._request(draws * thin, thin=thin)
         sampler = replace(trial.sampler.with_decisions(told), settings=trial.sampler.settings | {"engine": MINIBATCHES})
-        return _first(sampler.carry_out(request, trial.state, place), draws)
+        return self._first(sampler.carry_out(request, trial.state, place), draws)
+
+    def _request(self, n_iters: int, **told: Any) -> Request:
+        """A run of which draws and gradients are kept, and what the user asks for beside them."""
+        kept = self.keep if self.keep is None or isinstance(self.keep, Mapping) else {ALONE: self.keep}
+        kept = None if kept is None else {TRACE: Trace(), **kept}
+        return Request(n_iters, keep=kept, diagnose=True, progress=self.progress, or_more=True, **told)
+
+    def _first(self, result: Result, draws: int) -> Result:
+        """The first so many draws of a run that an earlier call may have made longer; and what was kept, as it was asked for."""
+        kept = {name: value for name, value in result.kept.items() if name != TRACE}
+        result = replace(result, kept=kept if self.keep is None or isinstance(self.keep, Mapping) else kept[ALONE])
+        if _made(result) <= draws:
+            return result
+        pairs = result.pairs
+        if pairs is not None:
+            pairs = replace(pairs, positions=pairs.positions[:, :draws], gradients=pairs.gradients[:, :draws])
+        return replace(result, draws=tree_map(lambda x: x[:, :draws], result.draws), pairs=pairs)
 
     def _why_minibatches(self) -> Decisions:
         if self.engine == MINIBATCHES:
@@ -240,16 +271,6 @@ class _Sampling:
                 break
         sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."
         return replace(result, decisions=result.decisions.and_then("target_ess", ess, sentence))
-
-
-def _first(result: Result, draws: int) -> Result:
-    """The first so many draws of a run that an earlier call may have made longer."""
-    if _made(result) <= draws:
-        return result
-    pairs = result.pairs
-    if pairs is not None:
-        pairs = replace(pairs, positions=pairs.positions[:, :draws], gradients=pairs.gradients[:, :draws])
-    return replace(result, draws=tree_map(lambda x: x[:, :draws], result.draws), pairs=pairs)
 
 
 def _made(result: Result) -> int:
