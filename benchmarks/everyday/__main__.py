@@ -25,8 +25,6 @@ from benchmarks.everyday.report import Line, bad, figure, page, report
 
 RESULTS = ROOT / "build" / "everyday" / "results.json"
 PAGE, PICTURE = ROOT / "docs" / "development" / "everyday.md", ROOT / "docs" / "assets" / "everyday.png"
-PATIENCE = 400
-"""Seconds after which a fit counts as not ended."""
 
 Fits = dict[str, dict[str, Any]]
 
@@ -94,9 +92,9 @@ def referenced(name: str, seed: int, case: Case) -> dict[str, Any] | None:
 def fitted(name: str, seed: int, case: Case) -> dict[str, Any]:
     """By `sample`; beside it NUTS, where their times are compared."""
     try:
-        found = freshly(fitting.fitted, name=name, seed=seed, patience=PATIENCE)
+        found = freshly(fitting.fitted, name=name, seed=seed, patience=case.patience)
     except NotEndedError:
-        return {"outcome": "endless", "message": f"no answer after {PATIENCE} s", "seconds": float(PATIENCE)}
+        return {"outcome": "endless", "message": f"no answer after {case.patience:.0f} s", "seconds": case.patience}
     if case.beside_nuts:
         found["nuts_seconds"] = freshly(fitting.plain_nuts, name=name, seed=seed)["seconds"]
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ class Target:
         shapes: of the parameters, in their order in `theta`.
         bowl: the density whose mode and curvature give the scales; None for one that has no mode.
         constrained: from the split numbers to the parameters as the user has them.
+        blocks: draws of these, of several chains, from `rows`: another way than NUTS, for densities at which that diverges.
     """
 
     density: Callable[[Any, Mapping[str, Any]], Any]
@@ -33,6 +34,7 @@ class Target:
     shapes: dict[str, tuple[int, ...]]
     bowl: Callable[[Any, Mapping[str, Any]], Any] | None
     constrained: Callable[[Draws], Draws] = dict
+    blocks: Callable[[Mapping[str, Any]], Iterator[Draws]] | None = None
 
     @property
     def size(self) -> int:
@@ -50,7 +52,7 @@ class Target:
     def key(self) -> str:
         """Of a file for the reference: another density or other data have another."""
         seen = hashlib.sha256()
-        for function in (self.density, self.bowl, self.constrained):
+        for function in (self.density, self.bowl, self.constrained, self.blocks):
             seen.update(_source(function).encode())
         seen.update(repr(self.shapes).encode())
         for name, array in sorted(self.rows.items()):
@@ -78,6 +80,7 @@ class Case:
         naming: a pattern that the message of a rightful refusal has; empty where every refusal is false.
         proper: whether there is a posterior: else only a refusal is right.
         most_seconds: a bar for the time, if there is one.
+        patience: seconds after which a fit counts as not ended.
         beside_nuts: whether plain NUTS is timed on the same model.
     """
 
@@ -92,6 +95,7 @@ class Case:
     naming: str = ""
     proper: bool = True
     most_seconds: float | None = None
+    patience: float = 400.0
     beside_nuts: bool = False
 
     @property

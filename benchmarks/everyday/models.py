@@ -384,7 +384,7 @@ def shrunk(seed: int) -> Case:
     start = {"lam": np.ones(d), "sigma": 1.0, "tau": 0.1, "z": np.zeros(d)}
     support = dict.fromkeys(("lam", "sigma", "tau"), constraints.positive)
     target: Target = targets.horseshoe_target(X, y)
-    return Case(shrunk_lik, {"X": X, "y": y}, start, shrunk_prior, support, target, seen=shrunk_seen)
+    return Case(shrunk_lik, {"X": X, "y": y}, start, shrunk_prior, support, target, seen=shrunk_seen, patience=1_800.0)
 
 
 MODELS: dict[str, Callable[[int], Case]] = {

@@ -6,6 +6,7 @@ Kept in files under the hash of target and data, so that each is made once.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.freshly import ROOT
-from benchmarks.everyday.cases import Case, Target, labels, together
+from benchmarks.everyday.cases import Case, Draws, Target, labels, together
 
 FOLDER = ROOT / "build" / "everyday" / "references"
 CHAINS, WARM_UP, BLOCK, BLOCKS = 4, 300, 100, 5
@@ -96,15 +97,22 @@ def _model(target: Target, rows: Any, centre: Any, factor: Any) -> None:
 def sampled(case: Case, warm_up: int = WARM_UP, enough: float = ENOUGH) -> dict[str, Any]:
     """Moments of the posterior, with more and more draws until they are good."""
     assert case.target is not None
-    target, clock = case.target, time.perf_counter()
-    centre, factor = scales(target)
-    blocks, parts = chains(target, centre, factor, warm_up), []
+    target, clock, parts = case.target, time.perf_counter(), []
+    blocks = by_nuts(target, warm_up) if target.blocks is None else target.blocks(target.rows)
     while True:
-        parts += [next(blocks) @ factor.T + centre for _ in range(BLOCKS)]
-        seen = case.seen(target.parameters(np.concatenate(parts, axis=1)))
+        parts += [case.seen(next(blocks)) for _ in range(BLOCKS)]
+        seen = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
         found, seconds = moments(together(seen)), time.perf_counter() - clock
         if good(found, enough) or seconds > MOST_SECONDS:
-            return found | {"names": labels(seen), "draws": CHAINS * BLOCK * len(parts), "seconds": seconds}
+            draws = math.prod(np.shape(next(iter(seen.values())))[:2])
+            return found | {"names": labels(seen), "draws": draws, "seconds": seconds}
+
+
+def by_nuts(target: Target, warm_up: int) -> Iterator[Draws]:
+    """Blocks of draws of the parameters as the user has them."""
+    centre, factor = scales(target)
+    for draws in chains(target, centre, factor, warm_up):
+        yield target.parameters(draws @ factor.T + centre)
 
 
 def chains(target: Target, centre: np.ndarray, factor: np.ndarray, warm_up: int) -> Iterator[np.ndarray]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.everyday import gibbs
 from benchmarks.everyday.cases import Draws, Target
 
 Rows = Mapping[str, Any]
@@ -175,4 +176,5 @@ def horseshoe(theta: Any, rows: Rows) -> Any:
 def horseshoe_target(X: np.ndarray, y: np.ndarray) -> Target:
     d = X.shape[1]
     constrained = partial(exponential_of, names=("lam", "sigma", "tau"))
-    return Target(horseshoe, sums(X, y), {"lam": (d,), "sigma": (), "tau": (), "z": (d,)}, None, constrained)
+    blocks = partial(gibbs.horseshoe, width=2.0, scale=0.1)
+    return Target(horseshoe, sums(X, y), {"lam": (d,), "sigma": (), "tau": (), "z": (d,)}, None, constrained, blocks)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.common.freshly import NotEndedError, freshly
-from benchmarks.everyday import fitting, judge, models, reference, report, targets
+from benchmarks.everyday import fitting, gibbs, judge, models, reference, report, targets
 from benchmarks.everyday.__main__ import PAGE, picked
 from benchmarks.everyday.cases import Case
 from benchmarks.everyday.everything import QUICK, build, names
@@ -45,6 +45,38 @@ def by_quadrature(prior: float) -> tuple[float, float]:
     density = np.exp(grid - 12 * np.logaddexp(0, grid) - (grid / prior) ** 2 / 2)
     mean = (grid * density).sum() / density.sum()
     return mean, np.sqrt(((grid - mean) ** 2 * density).sum() / density.sum())
+
+
+def test_gibbs_draws_are_those_of_the_horseshoe():
+    """One coefficient: given its scales the rows are normal, and those are integrated on a grid of three logarithms."""
+    rng, scale, width = np.random.default_rng(0), 0.5, 2.0
+    x = rng.normal(size=(12, 1))
+    rows = targets.sums(x, 0.7 * x[:, 0] + rng.normal(size=12))
+    local, total, noise = np.meshgrid(*(np.linspace(-low, high, 161) for low, high in ((9, 9), (9, 9), (1.5, 2))), indexing="ij")
+    cauchy = local - np.log1p(np.exp(2 * local)) + total - np.log1p(np.exp(2 * total) / scale**2)
+    half_normal = noise - np.exp(2 * noise) / (2 * width**2)
+    precision = rows["XX"].item() * np.exp(-2 * noise) + np.exp(-2 * (local + total))
+    mean = rows["Xy"].item() * np.exp(-2 * noise) / precision
+    rest = (
+        mean**2 * precision / 2
+        - np.log(precision) / 2
+        - (local + total)
+        - rows["n"] * noise
+        - rows["yy"] * np.exp(-2 * noise) / 2
+    )
+    weight = np.exp((log := cauchy + half_normal + rest) - log.max())
+    weight /= weight.sum()
+    blocks = gibbs.horseshoe(rows, width, scale)
+    draws = [next(blocks) for _ in range(8)]
+    seen = models.shrunk_seen({name: np.concatenate([block[name] for block in draws], axis=1) for name in draws[0]})
+    found = reference.moments(
+        np.stack([seen["beta"][..., 0], *(np.squeeze(seen[f"log {n}"]) for n in ("lam", "tau", "sigma"))], -1)
+    )
+    truth = [(weight * value).sum() for value in (mean, local, total, noise)]
+    error = np.subtract(found["mean"], truth) / found["sd"] * np.sqrt(found["ess"])
+    assert np.abs(error).max() < 4
+    wrong = [(weight * value).sum() for value in (mean * 0.9, local + 0.1, total + 0.1, noise + 0.02)]
+    assert (np.abs(np.subtract(found["mean"], wrong) / found["sd"] * np.sqrt(found["ess"])) > 4).all()
 
 
 @pytest.fixture(scope="module")

@@ -160,6 +160,31 @@ def test_heavy_tails():
     assert np.max(np.abs(below - share) / error) < LIMIT or not fit.health().ok
 
 
+def located(params, batch):
+    return -0.5 * (batch["x"] - params["mu"]) ** 2
+
+
+def above_zero(params):
+    return jnp.where(params["mu"] > 0, 0.0, -jnp.inf)
+
+
+def test_draws_beyond_a_limit_without_a_gradient_are_counted():
+    """The mean of 20,000 numbers, 1.5 standard deviations above a limit: chains do not feel it."""
+    x = np.random.default_rng(0).normal(size=20_000)
+    data = {"x": (x - x.mean() + 1.5 / np.sqrt(len(x))).astype(np.float32)}
+    told = {"log_prior": above_zero, "engine": "sgmcmc"}
+    with pytest.warns(sgmcmc.SgmcmcWarning, match="not finite"):
+        fit = quiet(located, data, {"mu": 0.1}, **told)
+    outside = int((fit["mu"] <= 0).sum())
+    share, error = scipy.stats.norm.cdf(-1.5), 0.5 / np.sqrt(fit.summary()["ess"].min())
+    assert abs(outside / fit["mu"].size - share) < LIMIT * error
+    assert "limits" in fit.health().kinds
+    assert f"{outside:,} of {fit['mu'].size:,} draws" in str(fit.health())
+    assert "constraints" in str(fit.health())
+    inside = quiet(located, data, {"mu": 0.1}, constraints={"mu": constraints.positive}, **told)
+    assert "limits" not in inside.health().kinds
+
+
 def walls(params):
     """Of the fourth power, ten times as near as the curvature at the mode makes believe."""
     return -(10 * params["theta"] ** 4 + 0.5 * params["theta"] ** 2).sum()

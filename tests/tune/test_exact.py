@@ -171,6 +171,36 @@ def test_without_a_mode_chains_start_about_the_starting_values():
     assert "without one" in str(chosen.decisions)
 
 
+def square(params):
+    return params["beta"] ** 2
+
+
+@pytest.mark.parametrize("engine", ["nuts", "sgmcmc"])
+def test_what_is_asked_for_is_kept_beside_the_draws(engine, tmp_path):
+    keep = {"moments": sgmcmc.Moments(), "square": sgmcmc.Expectation(square)}
+    told = {"engine": engine, "keep": keep, "checkpoint": tmp_path / "run"}
+    fit, again = sampled(**told), sampled(**told)
+    assert set(fit.kept) == set(again.kept) == set(keep)
+    np.testing.assert_allclose(fit.kept["moments"].mean["beta"], fit["beta"].mean(axis=1), rtol=1e-4)
+    np.testing.assert_allclose(fit.kept["square"], (fit["beta"] ** 2).mean(axis=1), rtol=1e-4)
+    np.testing.assert_array_equal(again["beta"], fit["beta"])
+    np.testing.assert_array_equal(again.kept["square"], fit.kept["square"])
+    assert again.health() == fit.health()
+    with pytest.raises(sgmcmc.SgmcmcError, match="another run"):
+        sampled(**(told | {"keep": sgmcmc.Moments()}))
+
+
+def test_one_object_is_kept_alone_and_what_cannot_be_is_refused_at_once():
+    fit = sampled(keep=sgmcmc.Moments())
+    np.testing.assert_allclose(fit.kept.sd["beta"], fit["beta"].std(axis=1), rtol=1e-3)
+    assert fitted().kept == {}
+    np.testing.assert_array_equal(fit["beta"], fitted()["beta"])
+    with pytest.raises(sgmcmc.InputError, match="Moments"):
+        sampled(keep={"a": 3})
+    with pytest.raises(sgmcmc.InputError, match="gamma"):
+        sampled(keep=sgmcmc.Expectation(lambda params: params["gamma"]))
+
+
 # Fifty coefficients, a scale for each, one for all, and the noise.
 
 EFFECTS = np.array([1.0, -0.8, 0.6, -0.4, 0.3])
