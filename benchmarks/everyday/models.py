@@ -144,6 +144,23 @@ def rare_column(way: Rowwise, n: int, seed: int) -> Case:
     return Case(log_lik, data, start, normal_prior(5.0), target=target, most_seconds=seconds)
 
 
+def heavy_prior(params: Any) -> Any:
+    return sum(distributions.StudentT(3.0, 0.0, 2.5).log_prob(value).sum() for value in params.values())
+
+
+def rare_cell(seed: int) -> Case:
+    """Two columns of 0 and 1, and their product, which is 1 in 3 rows, none of them an event: its prior is Student's."""
+    rng, n = np.random.default_rng([seed, 77]), 100_000
+    first, second = (rng.random(n) < 0.03).astype(np.float32), (rng.random(n) < 0.02).astype(np.float32)
+    second[np.flatnonzero(first * second)[3:]] = 0.0
+    x = rng.normal(size=n).round(1).astype(np.float32)
+    y = draws_of(rng, -2.0 + 0.5 * first - 0.3 * second + 0.4 * x) * (1 - first * second)
+    X = np.column_stack([first, second, first * second, x])
+    target = targets.regression_target(with_intercept(X), y, 2.5, {"a": (), "beta": (4,)}, prior="heavy")
+    start = {"a": 0.0, "beta": np.zeros(4)}
+    return Case(partial(columns, log_sigmoid), {"X": X, "y": y}, start, heavy_prior, target=target)
+
+
 def exposed(way: Rowwise, params: Any, batch: Any) -> Any:
     return way(params["a"] + batch["X"] @ params["beta"] + jnp.log(batch["exposure"]), batch["y"])
 
@@ -392,6 +409,7 @@ MODELS: dict[str, Callable[[int], Case]] = {
     **{f"rare levels, {way}": partial(one_hot, way) for way in ("one-hot", "codes")},
     **{f"rare column, N = {n:,}": partial(rare_column, bernoulli_logits, n) for n in (50_000, 400_000)},
     "rare column, N = 400,000, log_sigmoid": partial(rare_column, log_sigmoid, 400_000),
+    "rare cell, heavy prior": rare_cell,
     **{f"exposures, {name}": partial(counts, way) for name, way in COUNTS.items()},
     **{f"an exposure of 0, {name}": partial(no_exposure, way, True) for name, way in COUNTS.items()},
     "an exposure of 0, no prior": partial(no_exposure, poisson, False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -169,6 +169,29 @@ def test_without_a_mode_chains_start_about_the_starting_values():
     assert chosen.whitening.origin["mu"] == 0.0
     assert chosen.whitening.factor["mu"] == pytest.approx(1 / np.sqrt(4 + 1), rel=1e-3)
     assert "without one" in str(chosen.decisions)
+
+
+def test_what_loops_repeat_is_counted_as_often():
+    """The same recursion over 40 columns, by a loop and written out."""
+
+    def recursion(params, batch, unrolled):
+        def after(before, now):
+            return jnp.tanh(params["a"] * before + now), None
+
+        first = jnp.zeros(len(batch["x"]))
+        if unrolled:
+            for column in batch["x"].T:
+                first, _ = after(first, column)
+        else:
+            first, _ = jax.lax.scan(after, first, batch["x"].T)
+        return -0.5 * (batch["y"] - first) ** 2
+
+    rows = {"x": np.zeros((200, 40), np.float32), "y": np.zeros(200, np.float32)}
+    by_loop, written_out = (
+        exact.operations(Problem.of(partial(recursion, unrolled=unrolled), rows, {"a": 0.5})) for unrolled in (False, True)
+    )
+    assert by_loop[1] == written_out[1] == 40 * 200
+    assert 0.5 < by_loop[0] / written_out[0] < 2
 
 
 def square(params):

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.errors import InputError
-from sgmcmc.core.trees import PyTree, Rows, all_finite, labels, leaf_names, size, tree_map
+from sgmcmc.core.errors import DivergenceError, InputError, describe
+from sgmcmc.core.trees import Culprit, PyTree, Rows, all_finite, labels, leaf_names, size, tree_map
 from sgmcmc.problem.posterior import Posterior, one_row, rows_together
+from sgmcmc.problem.schedules import Schedule
+from sgmcmc.results.result import Result
 from sgmcmc.rows.table import Stratum, Table, as_table
 from sgmcmc.run.passes import all_rows, compiled
 from sgmcmc.run.terms import COLUMN, PARAMETER, ROUNDING, Term, slope_at_fault, term_at_fault
@@ -110,6 +112,30 @@ def blame_later(posterior: Posterior, params: PyTree, arrays: Mapping[str, Any],
         return ""
     gone = found is not None and found.others == table.n_rows - 1 and (found.term is None or found.term.kind == "overflow")
     return "" if found is None or gone else found.told(where)
+
+
+def and_why(sentence: str, reason: str) -> str:
+    """A sentence, and the reason if one was found."""
+    return f"{sentence}. {reason}" if reason else sentence
+
+
+def divergence(culprit: Culprit, result: Result, schedule: Schedule, reason: str = "") -> DivergenceError:
+    """The error of a chain that left the finite numbers, with its reason if one was found, the repair, and the draws so far."""
+    state, step = result.final_state, int(result.final_state.step) + 1
+    number = leaf_names(state.position).index(culprit.parameter)
+    alike = jax.tree.structure(state.params) == jax.tree.structure(state.position)  # not where one whitened vector moves
+    shown = (state.params if alike else state.position, schedule.at(step, state.position))
+    last, eps = (np.asarray(jax.tree.leaves(tree)[number]) for tree in shown)
+    last, where = (last, "") if culprit.chain is None else (last[culprit.chain], f" of chain {culprit.chain}")
+    if (eps > 0).all():
+        repair = f"Its step size, {np.max(eps):.3g}, is probably too large: try stepsize={np.max(eps) / 10:.2g}"
+    else:
+        repair = f"Its step size is {np.min(eps):.3g} there: expected a schedule that stays positive"
+    found = f"parameter {culprit.parameter!r}{where} is not finite at iteration {step}"
+    kept = "The draws so far are in the error's .result, the last finite state in .result.final_state"
+    found = and_why(f"{found}; the last finite value was {describe(last.tolist())}", reason)
+    message = f"{found}. {f'Or i{repair[1:]}' if reason else repair}. {kept}"
+    return DivergenceError(message, parameter=culprit.parameter, step=step, chain=culprit.chain, result=result)
 
 
 def blame(posterior: Posterior, position: PyTree, table: Mapping[str, Any]) -> NotFinite | None:

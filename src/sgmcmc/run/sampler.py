@@ -21,16 +21,15 @@ from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress, draw_seed, seed_number
-from sgmcmc.core.errors import DivergenceError, InputError, describe, warn
+from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import Batch, Culprit, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
+from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
 from sgmcmc.problem.posterior import Posterior
-from sgmcmc.problem.schedules import Schedule
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
 from sgmcmc.results.result import PAIRS, Record, Result, assemble
 from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.rows.sources import Source
-from sgmcmc.run.blame import AT_START, blame_later
+from sgmcmc.run.blame import AT_START, and_why, blame_later, divergence
 from sgmcmc.run.hosts import from_first
 from sgmcmc.run.loop import Loop, Outcome
 from sgmcmc.run.passes import FullPasses
@@ -139,7 +138,7 @@ class Sampler:
         culprit = first_not_finite(state.position, state.gradient, state.chained)
         if culprit is not None:
             found = f"the gradient for parameter {culprit.parameter!r} is not finite at the start; move params"
-            raise InputError(_and(found, self._blamed(state.params, culprit.chain, AT_START)))
+            raise InputError(and_why(found, self._blamed(state.params, culprit.chain, AT_START)))
         return state
 
     def step(self, state: State, batch: Mapping[str, Any] | None = None) -> State:
@@ -349,7 +348,7 @@ class Sampler:
         if not outcome.finite and outcome.attempted is None:
             limit = "a limit written as -inf has no gradient to keep the chain inside; use constraints for it"
             reason = self._blamed(outcome.state.params, 0 if outcome.state.chained else None, "at the last of them")
-            warn(_and(f"the log posterior was not finite at some of the chain's positions: {limit}", reason))
+            warn(and_why(f"the log posterior was not finite at some of the chain's positions: {limit}", reason))
         if outcome.interrupted:
             warn(f"interrupted: the result holds the {outcome.stored} draws made so far{place.way_back}")
         if outcome.error is not None:
@@ -397,29 +396,6 @@ class Sampler:
                 found = f"the minibatch noise in {name!r} makes up {share:.0%} of what the friction removes"
                 repair = "raise alpha or minibatch_size, lower stepsize, or use control variates"
                 warn(f"{found}, too much for the noise estimate to correct; {repair}")
-
-
-def _and(sentence: str, reason: str) -> str:
-    return f"{sentence}. {reason}" if reason else sentence
-
-
-def divergence(culprit: Culprit, result: Result, schedule: Schedule, reason: str = "") -> DivergenceError:
-    """The error of a chain that left the finite numbers, with its reason if one was found, the repair, and the draws so far."""
-    state, step = result.final_state, int(result.final_state.step) + 1
-    number = leaf_names(state.position).index(culprit.parameter)
-    alike = jax.tree.structure(state.params) == jax.tree.structure(state.position)  # not where one whitened vector moves
-    shown = (state.params if alike else state.position, schedule.at(step, state.position))
-    last, eps = (np.asarray(jax.tree.leaves(tree)[number]) for tree in shown)
-    last, where = (last, "") if culprit.chain is None else (last[culprit.chain], f" of chain {culprit.chain}")
-    if (eps > 0).all():
-        repair = f"Its step size, {np.max(eps):.3g}, is probably too large: try stepsize={np.max(eps) / 10:.2g}"
-    else:
-        repair = f"Its step size is {np.min(eps):.3g} there: expected a schedule that stays positive"
-    found = f"parameter {culprit.parameter!r}{where} is not finite at iteration {step}"
-    kept = "The draws so far are in the error's .result, the last finite state in .result.final_state"
-    found = _and(f"{found}; the last finite value was {describe(last.tolist())}", reason)
-    message = f"{found}. {f'Or i{repair[1:]}' if reason else repair}. {kept}"
-    return DivergenceError(message, parameter=culprit.parameter, step=step, chain=culprit.chain, result=result)
 
 
 def open_place(

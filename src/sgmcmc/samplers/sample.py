@@ -117,7 +117,7 @@ def sample(
         return problem.identity(asked if keep is None else asked | beside.texts(problem.shapes))
 
     with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
-        result = _within_limits(_Sampling(problem, draws, chains, target_ess, engine, keep, place, progress).run(), log_prior)
+        result = _within_limits(_Sampling(problem, draws, chains, target_ess, engine, place, progress, keep).run(), log_prior)
     _warn(result)
     return result
 
@@ -131,9 +131,9 @@ class _Sampling:
     chains: int
     target_ess: int | None
     engine: str
-    keep: Keep | Mapping[str, Keep] | None
     place: Place
     progress: Progress
+    keep: Keep | Mapping[str, Keep] | None = None
 
     @cached_property
     def adaptation(self) -> Adaptation:

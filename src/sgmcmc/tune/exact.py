@@ -1,11 +1,14 @@
 """Exact chains: NUTS on all rows, where these are few or minibatches would need most of them; and what that will cost."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.algorithms.nuts import Nuts
@@ -77,8 +80,28 @@ class Prediction:
 def operations(problem: Problem) -> tuple[float, float]:
     """Arithmetic operations and transcendental functions in one gradient of the log posterior from all rows."""
     rows = {name: jax.ShapeDtypeStruct(column.shape, column.dtype) for name, column in problem.table.items()}
-    counted = compiled(_gradient, problem.posterior).lower(shapes(problem.position), rows).cost_analysis() or {}  # pyright: ignore
-    return counted.get("flops", np.inf), counted.get("transcendentals", 0.0)
+    return counted(jax.make_jaxpr(partial(_gradient, problem.posterior))(shapes(problem.position), rows))
+
+
+def counted(program: ClosedJaxpr) -> tuple[float, float]:
+    """Of a program, as often as its loops repeat them: XLA counts the body of a loop once."""
+    found = jax.jit(jaxpr_as_fun(program)).lower(*program.in_avals).cost_analysis() or {}  # pyright: ignore
+    flops, transcendentals = found.get("flops", np.inf), found.get("transcendentals", 0.0)
+    for body, times in loops(program.jaxpr):
+        more = counted(body)
+        flops, transcendentals = flops + (times - 1) * more[0], transcendentals + (times - 1) * more[1]
+    return flops, transcendentals
+
+
+def loops(jaxpr: Any) -> Iterator[tuple[ClosedJaxpr, int]]:
+    """The bodies of the loops of a program whose length is known, and how often they run; not those inside of these."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            yield equation.params["jaxpr"], equation.params["length"]
+        else:
+            for inside in jax.tree.leaves(tuple(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")):
+                inside = getattr(inside, "jaxpr", inside)
+                yield from loops(inside) if hasattr(inside, "eqns") else ()
 
 
 def _gradient(posterior: Posterior, position: PyTree, rows: Rows) -> PyTree:
