@@ -25,7 +25,7 @@ CHAINS, WARM_UP, BLOCK, BLOCKS = 4, 300, 100, 5
 ENOUGH, AGREED = 2000.0, 1.01
 """Effective draws behind every mean, half as many behind every sd, and the R-hat to be below."""
 
-MOST_SECONDS = 600.0
+MOST_SECONDS = 1200.0
 """After which no more draws are made; the reference then says that it is not good."""
 
 

@@ -280,8 +280,9 @@ def test_summaries_say_nothing_of_what_is_not_determined():
         assert isinstance(result.plot(), Figure)
 
 
-def nuts(z, gradients=True, **counts):
-    state = SimpleNamespace(auxiliary={name: np.array(value) for name, value in counts.items()}, estimator=None)
+def nuts(z, gradients=True, steps=None, **counts):
+    counted = {name: np.array(value) for name, value in counts.items()}
+    state = SimpleNamespace(auxiliary=counted, estimator=None, step=np.array(z.shape[1] if steps is None else steps))
     pairs = Pairs(z, -z, ["z[0]", "z[1]"], None, None) if gradients else None
     return sgmcmc.Result({"z": z}, {}, state, {"sampler": "sample", "engine": "nuts"}, chained=True, pairs=pairs).health()
 
@@ -297,6 +298,8 @@ def test_nuts_has_no_bias_to_be_judged(gradients):
     assert told.kinds == ("divergences",)
     assert "12 of 4,000 transitions diverged. Part of the posterior is too narrow" in str(told)
     assert "400 of 4,000 transitions ended at the largest tree" in str(told)
+    longer = nuts(z, gradients, steps=32 * z.shape[1], divergences=[9, 0, 0, 3])  # of which these are the first draws
+    assert longer.ok
     assert nuts(chains(0.2, 0.999), gradients).kinds[-1] == "short"
     assert "digits" in nuts((1e5 + 0.01 * z).astype(np.float32), gradients).kinds
 

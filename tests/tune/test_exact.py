@@ -208,6 +208,8 @@ def test_what_is_asked_for_is_kept_beside_the_draws(engine, tmp_path):
     np.testing.assert_allclose(fit.kept["square"], (fit["beta"] ** 2).mean(axis=1), rtol=1e-4)
     np.testing.assert_array_equal(again["beta"], fit["beta"])
     np.testing.assert_array_equal(again.kept["square"], fit.kept["square"])
+    loaded = sgmcmc.load(tmp_path / "run")
+    assert set(loaded.kept) == set(keep)
     assert again.health() == fit.health()
     with pytest.raises(sgmcmc.SgmcmcError, match="another run"):
         sampled(**(told | {"keep": sgmcmc.Moments()}))

@@ -80,7 +80,8 @@ class Nuts(Kernel):
         counts = state.step >= self.warm_up
         divergences = before["divergences"] + (counts & new.diverging)
         deepest = before["deepest"] + (counts & (new.num_steps >= 2**DEEPEST - 1))
-        return self._after(state, state.step + 1, new, divergences, deepest, before["leapfrogs"] + new.num_steps)
+        leapfrogs = before["leapfrogs"] + new.num_steps.astype(jnp.int32)
+        return self._after(state, state.step + 1, new, divergences, deepest, leapfrogs)
 
     def log_posterior(self, state: State, batch: Batch) -> jax.Array:
         return -state.auxiliary["nuts"]["potential_energy"]

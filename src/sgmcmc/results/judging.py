@@ -38,7 +38,7 @@ class Judge:
 
     def notes(self) -> list[str]:
         if self.exact or self.inflation is None:
-            return [words.EXACT, *words.deepest(self.said_by_nuts("deepest"), self.draws)]
+            return [words.EXACT, *words.deepest(self.said_by_nuts("deepest"), self.transitions)]
         crowded = [] if self.inflation.joint else [words.CROWDED]
         return [*crowded, *words.undetermined(self.inflation, self.names), words.MIXING_ONLY]
 
@@ -60,7 +60,13 @@ class Judge:
         return words.centre(np.abs(every.mean(axis=0)) / np.maximum(every.std(axis=0), 1e-30), pairs.directions)
 
     def of_nuts(self) -> list[Finding]:
-        return words.divergences(self.said_by_nuts("divergences"), self.draws)
+        return words.divergences(self.said_by_nuts("divergences"), self.transitions)
+
+    @property
+    def transitions(self) -> int:
+        """Those that NUTS counts: after the warm-up, and of all the run, of which the result may have the first draws only."""
+        made = int(np.max(self.result.final_state.step)) - self.result.settings.get("burn_in", 0)
+        return max(self.numbers.shape[0] * made, self.draws)
 
     def said_by_nuts(self, what: str) -> int:
         """A count of all chains together, 0 where NUTS did not keep it."""

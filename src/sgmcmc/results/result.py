@@ -237,8 +237,8 @@ class Result(Mapping[str, Any]):
         return dict(zip(leaf_names(self.draws), (leaf if self.chained else leaf[None] for leaf in leaves), strict=True))
 
 
-ALONE, PAIRS = "kept", "pairs of the diagnostics"
-"""The names of a keep object that came without one, and of the one that `diagnose` adds."""
+ALONE, PAIRS, BESIDE = "kept", "pairs of the diagnostics", "draws beside what is kept"
+"""The names of a keep object that came without one, of the one that `diagnose` adds, and of the trace that `sample` does."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class Record:
 
 def assemble(record: Record, state: State, values: Mapping[str, Any], weights: np.ndarray | None = None) -> Result:
     """The result: `values` are what the keep objects returned, by name."""
-    named = {name: value for name, value in values.items() if name != PAIRS}
+    named = {name: value for name, value in values.items() if name not in (PAIRS, BESIDE)}
     kept: Any = {} if record.keep == "draws" else named[ALONE] if record.keep == "one" else named
     draws = None if record.trace is None else values[record.trace]
     pairs = make_pairs(values[PAIRS], state, list(record.pair_names), record.chained) if PAIRS in values else None

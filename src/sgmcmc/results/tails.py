@@ -36,7 +36,7 @@ def unseen(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | No
         beyond = np.where(fall > 3, (fall - 1) / np.maximum(fall - 3, 1e-300), np.inf)
         nearest = np.maximum(r.min(axis=0), 1e-300)
         lacking = (count * nearest**2 * beyond - (r**2).sum(axis=0)) / len(z)
-        worst = np.maximum(worst, lacking / np.where(variance > 0, variance, np.inf))
+        worst = np.maximum(worst, np.where(variance > 0, lacking / np.where(variance > 0, variance, 1.0), 0.0))
     return worst
 
 

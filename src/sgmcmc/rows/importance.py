@@ -143,6 +143,9 @@ class HostImportanceRows(Source):
         q = self.law.probabilities
         if len(q) != self.n_rows:
             raise InputError(f"probabilities has {len(q)} entries; expected one for each of the {self.n_rows} rows")
+        if self.drawn < 1:
+            expected = f"expected a minibatch of more than the {len(self.certain)} rows that are always in"
+            raise InputError(f"minibatch_size is {self.batch_size}; {expected}")
         seen = q > 0
         seen[self.certain] = True
         if not seen.all():

@@ -15,7 +15,7 @@ from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree
 from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
-from sgmcmc.results.result import ALONE, PAIRS
+from sgmcmc.results.result import ALONE, BESIDE, PAIRS
 from sgmcmc.rows.sources import STRATA
 from sgmcmc.rows.table import Stratum, Table, check_dataset
 from sgmcmc.run.blame import check_start
@@ -28,8 +28,10 @@ DRAWS = Trace()
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is asked for, in the words of `Sampler.run`; `or_more` if the place may have gone further before: then the
-    result has all of that. What is wrong for every sampler is refused here; what is wrong for one, by `check_for`.
+    """What a run is asked for, in the words of `Sampler.run`.
+
+    `beside` if every draw is kept beside what `keep` says, not replaced by it; `or_more` if the place may have gone further
+    before: then the result has all of that. What is wrong for every sampler is refused here; for one, by `check_for`.
     """
 
     n_iters: int = 10_000
@@ -40,6 +42,7 @@ class Request:
     progress: Progress = True
     chunk_size: int | None = None
     or_more: bool = False
+    beside: bool = False
 
     def __post_init__(self) -> None:
         check_count("n_iters", self.n_iters)
@@ -58,8 +61,10 @@ class Request:
     @cached_property
     def keeps(self) -> dict[str, Keep]:
         """The keep objects by name; without any, a trace of the parameters."""
-        wanted = DRAWS if self.keep is None else self.keep
-        named = dict(wanted) if isinstance(wanted, Mapping) else {ALONE: wanted}
+        wanted, named = DRAWS if self.keep is None else self.keep, dict[str, Keep]()
+        if self.beside and self.keep is not None:
+            named[BESIDE] = DRAWS
+        named |= wanted if isinstance(wanted, Mapping) else {ALONE: wanted}
         return named | {PAIRS: PairTrace()} if self.diagnose else named
 
     @cached_property

@@ -15,8 +15,8 @@ from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, chec
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
 from sgmcmc.results.diagnostics import flat_draws, mixing
-from sgmcmc.results.keeps import Keep, Trace
-from sgmcmc.results.result import ALONE, Result
+from sgmcmc.results.keeps import Keep
+from sgmcmc.results.result import Result
 from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
@@ -34,8 +34,8 @@ MOST_CHAIN_WORK = 2_000_000_000
 LONGEST_RUN = 32
 """Times the draws asked for, that a run may be made longer to reach `target_ess`."""
 
-TRACE = "draws of the chains"
-"""The name of what keeps the draws, beside what the user asks for."""
+PRIORS_AT_ONCE = 256
+"""Draws whose log prior is evaluated together: a prior may make a matrix of each."""
 
 EXACT_CHUNK = 500
 """Iterations of NUTS per compiled call: the same for every run, so that one that is made longer compiles nothing."""
@@ -173,16 +173,16 @@ class _Sampling:
 
         def drawn(draws: int) -> Result:
             request = self._request(draws, burn_in=chosen.warm_up, chunk_size=EXACT_CHUNK)
-            return self._first(sampler.carry_out(request, state, part), draws)
+            return _first(sampler.carry_out(request, state, part), draws)
 
         return self._extended(drawn, drawn(self.draws))
 
     def _on_minibatches(self) -> Result:
-        trial, attempt, complaint = self._trial(0, self._first_trial), 0, None
+        trial, attempt = self._trial(0, self._first_trial), 0
         while True:
             if trial is None or (self.engine == AUTO and trial.exact):
                 return self._exactly("minibatches would need most of them, so that exact gradients cost no more", attempt)
-            part = self.place.sub(f"run {attempt}")
+            part, complaint = self.place.sub(f"run {attempt}"), None
             attempt += 1
             try:
                 result = self._drawn(trial, part, self.draws)
@@ -231,24 +231,11 @@ class _Sampling:
         told = told.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
         request = self._request(draws * thin, thin=thin)
         sampler = replace(trial.sampler.with_decisions(told), settings=trial.sampler.settings | {"engine": MINIBATCHES})
-        return self._first(sampler.carry_out(request, trial.state, place), draws)
+        return _first(sampler.carry_out(request, trial.state, place), draws)
 
     def _request(self, n_iters: int, **told: Any) -> Request:
         """A run of which draws and gradients are kept, and what the user asks for beside them."""
-        kept = self.keep if self.keep is None or isinstance(self.keep, Mapping) else {ALONE: self.keep}
-        kept = None if kept is None else {TRACE: Trace(), **kept}
-        return Request(n_iters, keep=kept, diagnose=True, progress=self.progress, or_more=True, **told)
-
-    def _first(self, result: Result, draws: int) -> Result:
-        """The first so many draws of a run that an earlier call may have made longer; and what was kept, as it was asked for."""
-        kept = {name: value for name, value in result.kept.items() if name != TRACE}
-        result = replace(result, kept=kept if self.keep is None or isinstance(self.keep, Mapping) else kept[ALONE])
-        if _made(result) <= draws:
-            return result
-        pairs = result.pairs
-        if pairs is not None:
-            pairs = replace(pairs, positions=pairs.positions[:, :draws], gradients=pairs.gradients[:, :draws])
-        return replace(result, draws=tree_map(lambda x: x[:, :draws], result.draws), pairs=pairs)
+        return Request(n_iters, keep=self.keep, beside=True, diagnose=True, progress=self.progress, or_more=True, **told)
 
     def _why_minibatches(self) -> Decisions:
         if self.engine == MINIBATCHES:
@@ -273,6 +260,16 @@ class _Sampling:
         return replace(result, decisions=result.decisions.and_then("target_ess", ess, sentence))
 
 
+def _first(result: Result, draws: int) -> Result:
+    """The first so many draws of a run that an earlier call may have made longer."""
+    if _made(result) <= draws:
+        return result
+    pairs = result.pairs
+    if pairs is not None:
+        pairs = replace(pairs, positions=pairs.positions[:, :draws], gradients=pairs.gradients[:, :draws])
+    return replace(result, draws=tree_map(lambda x: x[:, :draws], result.draws), pairs=pairs)
+
+
 def _made(result: Result) -> int:
     """Draws per chain: fewer than asked for after an interrupt."""
     return jax.tree.leaves(result.draws)[0].shape[1]
@@ -287,7 +284,8 @@ def _within_limits(result: Result, log_prior: LogPrior | None) -> Result:
     """The result, with a word on draws that the prior excludes: chains do not feel a limit that has no gradient."""
     if log_prior is None:
         return result
-    values = jax.jit(jax.vmap(jax.vmap(log_prior)))(result.draws)
+    draws = tree_map(lambda x: x.reshape(-1, *x.shape[2:]), result.draws)
+    values = jax.jit(partial(jax.lax.map, log_prior, batch_size=PRIORS_AT_ONCE))(draws)
     outside = int(np.count_nonzero(~np.isfinite(np.asarray(values))))
     if not outside:
         return result

@@ -201,7 +201,9 @@ class Adaptation:
         number = trial.round + 1
         if complaint.cause == "step":
             told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; the step was made smaller.")
-            return self.attempt(trial.design.slower(SMALLER), number, told)
+            design = trial.design.slower(SMALLER)
+            new = design.decisions.made[len(trial.design.decisions.made) :]  # the others are told
+            return self.attempt(replace(design, decisions=Decisions(new)), number, told)
         whitening, away = reshaped(trial)
         told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; centre, scales and rows were renewed.")
         return self.attempt(self._about_mean(trial, whitening, away, self.seed + 10 * number), number, told)

@@ -69,7 +69,8 @@ class Design:
     """Everything a chain needs, and the sentences that say why.
 
     `variance` is that of the gradient noise in every direction, for which the dynamics make up, and `amplification` how much of
-    the chain's variance a unit of it adds; `choice` is how rows are drawn, or None where all are alike.
+    the chain's variance a unit of it adds; `choice` is how rows are drawn, or None where all are alike; `largest_eps` the
+    largest step that later designs may have, after larger ones threw chains out.
     """
 
     posterior: Posterior
@@ -81,6 +82,7 @@ class Design:
     friction: float
     choice: Choice | None
     decisions: Decisions
+    largest_eps: float = STEP
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -107,7 +109,8 @@ class Design:
         choice: Any = self.choice
         if isinstance(choice, Importance):
             choice = {"probabilities": choice.probabilities, "certain": choice.certain}
-        own = {name: getattr(self, name) for name in ("est_state", "variance", "amplification", "eps", "friction", "decisions")}
+        names = ("est_state", "variance", "amplification", "eps", "friction", "decisions", "largest_eps")
+        own = {name: getattr(self, name) for name in names}
         return {**own, "batch_size": self.source.batch_size, "rows": self.source.kind, "choice": choice}
 
     @classmethod
@@ -123,7 +126,8 @@ class Design:
         eps = self.eps / times**2
         friction = friction_for(eps) if self.centred else self.friction
         told = self.decisions.and_then("stepsize", eps, f"After that the step is {math.sqrt(eps):.2g}.")
-        return replace(self, eps=eps, friction=friction, amplification=self._amplification(eps, friction), decisions=told)
+        amplification = self._amplification(eps, friction)
+        return replace(self, eps=eps, friction=friction, amplification=amplification, decisions=told, largest_eps=eps)
 
     def _amplification(self, eps: float, friction: float) -> float:
         return float(noise_amplification(eps, friction, float(self.whitening.dense)))
@@ -154,9 +158,12 @@ def control_variates(
         pilot.curvatures(whitening, pilot.curvature_points(whitening, measured), choice, seed + 3), states is None
     )
     per_row, alike = pilot.noise(whitening, measured, choice, seed + 2)
-    noise, step = loudest(per_row), step_for(steepest, STEP if before is None else before.eps)
+    noise, step, largest = loudest(per_row), step_for(steepest), STEP
+    if before is not None:
+        largest = before.largest_eps
+        step = min(step_for(steepest, before.eps), largest)
     eps, n, because = rows_and_step(noise, n_rows, d, step)
-    gain = loudest(alike) / max(noise, 1e-30)
+    gain = alike.max() / max(variances(per_row).max(), 1e-30)
     if isinstance(choice, Importance) and len((surer := choice.with_certain(min(n, MOST_WORK // d))).certain):
         choice, per_row, alone = surer, pilot.noise(whitening, measured, surer, seed + 2).drawn, n
         eps, n, because = rows_and_step(loudest(per_row), n_rows, d, step)
@@ -166,9 +173,10 @@ def control_variates(
         sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
         told = Decisions().and_then("minibatch_size", n_rows, sentence) + _slopes(steepest)
         state, source = WhitenedState(whitening, ()), AllRows(table, n_rows)
-        return _design(posterior, state, source, np.zeros(d), None, told, eps, friction_for(eps))
-    if before is not None and before.centred and n <= KEPT_ROWS * before.source.batch_size and eps == before.eps:
-        n = before.source.batch_size
+        return replace(_design(posterior, state, source, np.zeros(d), None, told, eps, friction_for(eps)), largest_eps=largest)
+    always = len(choice.certain) if isinstance(choice, Importance) else 0
+    if before is not None and before.centred and eps == before.eps:
+        n = kept_rows(n, before.source.batch_size, always)
     if whitening.dense:
         values, vectors = np.linalg.eigh(per_row)
         whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ vectors, whitening.origin)
@@ -182,7 +190,13 @@ def control_variates(
         told = told.and_then("certain_rows", len(choice.certain), f"{len(choice.certain):,} rows that matter most are always in.")
     told = told + _slopes(steepest)
     source, state = choice.source(n), WhitenedState(whitening, whitened_centre(centre, whitening))
-    return _design(posterior, state, source, per_row / source.drawn, choice, told, eps, friction_for(eps))
+    design = _design(posterior, state, source, per_row / source.drawn, choice, told, eps, friction_for(eps))
+    return replace(design, largest_eps=largest)
+
+
+def kept_rows(needed: int, before: int, always: int) -> int:
+    """The rows of the design before, where those of them that are drawn, beside those always in, are nearly enough."""
+    return before if needed - always <= KEPT_ROWS * (before - always) else needed
 
 
 def _steepest(curvatures: np.ndarray, guessed: bool) -> float:
@@ -190,7 +204,7 @@ def _steepest(curvatures: np.ndarray, guessed: bool) -> float:
     if guessed and np.median(curvatures) > HOPELESS:
         where = f"{np.median(curvatures):.2g} times as steep a standard deviation away"
         raise NoBowlError(f"the posterior is no bowl about its mode ({where}), as those of networks are not")
-    return float(np.quantile(curvatures, 0.75) if guessed else curvatures.max())
+    return float(np.quantile(curvatures, 0.75, method="lower") if guessed else curvatures.max())
 
 
 def _slopes(steepest: float) -> Decisions:
@@ -300,6 +314,11 @@ def _curvature_times(posterior: Posterior, density: str, whitening: Whitening, z
     """Minus the Hessian at the centre of a log density of the posterior, by its name, times a vector."""
     log_density, zero = getattr(whitened(posterior, whitening), density), whitening.zero()
     return curvature_times(lambda z: log_density(z, *rows), zero, split(z, zero))
+
+
+def variances(noise: np.ndarray) -> np.ndarray:
+    """The diagonal of a covariance matrix, or of what is one already."""
+    return np.diag(noise) if noise.ndim == 2 else noise
 
 
 def loudest(noise: np.ndarray) -> float:

@@ -71,7 +71,7 @@ class Prediction:
         """Itself, and what minibatches have to offer."""
         if self.mode:
             return f"{self}, where minibatches take about {PRICE:.0f} to be set up"
-        return f"{self}, and without a mode minibatches are of little use"
+        return f"{self}, and minibatches are of little use without a mode whose curvature is known in all directions"
 
     def __str__(self) -> str:
         return f"about {self.gradients:,} gradients per chain, {self.seconds:.2g} seconds by the operations that these count"
@@ -86,7 +86,7 @@ def operations(problem: Problem) -> tuple[float, float]:
 def counted(program: ClosedJaxpr) -> tuple[float, float]:
     """Of a program, as often as its loops repeat them: XLA counts the body of a loop once."""
     found = jax.jit(jaxpr_as_fun(program)).lower(*program.in_avals).cost_analysis() or {}  # pyright: ignore
-    flops, transcendentals = found.get("flops", np.inf), found.get("transcendentals", 0.0)
+    flops, transcendentals = (found.get(name, 0.0 if found else np.inf) for name in ("flops", "transcendentals"))
     for body, times in loops(program.jaxpr):
         more = counted(body)
         flops, transcendentals = flops + (times - 1) * more[0], transcendentals + (times - 1) * more[1]

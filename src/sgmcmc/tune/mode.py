@@ -335,7 +335,8 @@ def endless_ascent(posterior: Posterior, table: Table, start: PyTree, mode: Mode
             names, part = number_names(start), np.abs(line) / (1 + np.abs(begun))
             most = [names[i] for i in np.argsort(part)[::-1][:3] if part[i] > 0.1 * part.max()]
             risen = values[0] + priors[0] - objective(begun)[0]
-            return Ascent(most, float(np.abs(away).max()), float(risen))
+            if risen > 1e-6 * (1 + abs(values[0])):  # else rounding may hide a fall on so short a way
+                return Ascent(most, float(np.abs(away).max()), float(risen))
     return None
 
 
@@ -366,12 +367,17 @@ def prior_curvature(posterior: Posterior, dense: bool, position: PyTree) -> jax.
     hair = 1e-6 * (1 + jnp.abs(vector))  # to look at either side of a kink
     squares = jnp.nan_to_num(jnp.maximum(gradient(vector + hair) ** 2, gradient(vector - hair) ** 2))
     if not dense:  # the diagonal, of a prior without correlations
-        bends = jnp.abs(jax.jvp(gradient, (vector,), (jnp.ones_like(vector),))[1])
+        bends = _finite(jnp.abs(jax.jvp(gradient, (vector,), (jnp.ones_like(vector),))[1]))
         return jnp.where(bends < 1e-6 * squares, squares, bends)
-    hessian = jax.hessian(log_density)(vector)
+    hessian = _finite(jax.hessian(log_density)(vector))
     values, vectors = jnp.linalg.eigh(hessian)
     silent = jnp.abs(jnp.diagonal(hessian)) < 1e-6 * squares
     return (vectors * jnp.abs(values)) @ vectors.T + jnp.diag(jnp.where(silent, squares, 0.0))
+
+
+def _finite(curvature: jax.Array) -> jax.Array:
+    """With nothing where it is not finite, as that of |x|^1.5 at 0."""
+    return jnp.where(jnp.isfinite(curvature), curvature, 0.0)
 
 
 def curvature_along(posterior: Posterior, position: PyTree, direction: PyTree, rows: Rows) -> jax.Array:

@@ -243,7 +243,8 @@ def dense_whitening(factor: np.ndarray, origin: PyTree) -> Whitening:
 class Noise(NamedTuple):
     """The variance of an estimate from a single row, in all directions: a matrix, or its diagonal for a whitening by scales.
 
-    An estimate from n rows drawn independently has 1/n of it. `drawn` by the probabilities given, or all rows `alike`.
+    An estimate from n rows drawn independently has 1/n of it. `drawn` by the probabilities given; or all rows `alike`, of which
+    the diagonal is enough.
     """
 
     drawn: np.ndarray
@@ -324,11 +325,17 @@ class Pilot:
 
     def _drops(self, whitening: Whitening, points: np.ndarray, choice: Choice | None, seed: int) -> np.ndarray:
         """How much lower the log posterior is at each point than at the centre."""
+        sketch = None if choice is None else choice.sketch(CURVATURE_ROWS, np.random.default_rng(seed))
+        padded = np.resize(points, (-(-len(points) // MOST_POINTS) * MOST_POINTS, points.shape[1]))  # one program for any number
+        parts = [self._fall(whitening, part, sketch) for part in np.split(padded, len(padded) // MOST_POINTS)]
+        return np.concatenate(parts)[: len(points)]
+
+    def _fall(self, whitening: Whitening, points: np.ndarray, sketch: tuple[Rows, np.ndarray] | None) -> np.ndarray:
+        """The same for a handful of points: from a sketch of the rows, or from all of them."""
         program, given = compiled(_falls, self.posterior, "each_row"), (whitening, jnp.asarray(points, float))
         prior = np.asarray(compiled(_falls, self.posterior, "log_density_prior")(*given), np.float64)
-        if choice is not None:
-            rows, weight = choice.sketch(CURVATURE_ROWS, np.random.default_rng(seed))
-            return prior + np.asarray(program(*given, jnp.asarray(weight, float), rows), np.float64)
+        if sketch is not None:
+            return prior + np.asarray(program(*given, jnp.asarray(sketch[1], float), sketch[0]), np.float64)
         return prior + full_sum(partial(program, *given, jnp.ones(())), self.table, extra=12 * points.shape[1])
 
     def curvatures(self, whitening: Whitening, points: np.ndarray, choice: Choice, seed: int) -> np.ndarray:
@@ -390,14 +397,13 @@ def _variances(
     """Those of `Noise`, over the squared number of rows; `weight` is 1 for rows drawn alike."""
     terms, w = _terms(posterior, centred, whitening, rows), weight[:, None]
 
-    def square(left: jax.Array, right: jax.Array) -> jax.Array:
-        return left.T @ right / len(weight) if whitening.dense else jnp.mean(left * right, axis=0)
-
     def at(z: jax.Array) -> tuple[jax.Array, jax.Array]:
         row = terms(z)
-        mean = jnp.mean(w * row, axis=0)
-        common = jnp.outer(mean, mean) if whitening.dense else mean**2
-        return square(w * row, w * row) - common, square(row, w * row) - common
+        weighted = w * row
+        mean, alike = jnp.mean(weighted, axis=0), jnp.mean(row * weighted, axis=0)
+        if whitening.dense:
+            return weighted.T @ weighted / len(weight) - jnp.outer(mean, mean), alike - mean**2
+        return jnp.mean(weighted**2, axis=0) - mean**2, alike - mean**2
 
     return tree_map(lambda x: x.mean(axis=0), jax.lax.map(at, points))
 
