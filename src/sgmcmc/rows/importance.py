@@ -167,7 +167,8 @@ class HostImportanceRows(Source):
         return (1 / (self.drawn * q)).astype(jnp.result_type(float))
 
     def draw(self, keys: jax.Array) -> PyTree:
-        return columns_and_coins(keys, self.n_rows, self.drawn)
+        """As many as a minibatch has, however many of them are always in: one program for all."""
+        return columns_and_coins(keys, self.n_rows, self.batch_size)
 
     @property
     def bytes_per_batch(self) -> int:
@@ -175,7 +176,7 @@ class HostImportanceRows(Source):
 
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         capacity = len(drawn[0])
-        index = self.law.rows(*(np.asarray(numbers)[:count] for numbers in drawn))
+        index = self.law.rows(*(np.asarray(numbers)[:count, ..., : self.drawn] for numbers in drawn))
         if len(self.certain):
             certain = np.broadcast_to(self.certain.astype(index.dtype), (*index.shape[:-1], len(self.certain)))
             index = np.concatenate([certain, index], axis=-1)
@@ -189,7 +190,7 @@ class DeviceImportanceRows(HostImportanceRows):
 
     @property
     def bytes_per_batch(self) -> int:
-        return 8 * self.drawn
+        return 8 * self.batch_size
 
     @cached_property
     def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
@@ -199,7 +200,7 @@ class DeviceImportanceRows(HostImportanceRows):
         return drawn
 
     def take(self, data: PyTree, entry: PyTree) -> Batch:
-        (columns, numbers), (table, dataset, certain) = entry, data
+        (table, dataset, certain), (columns, numbers) = data, (drawn[: self.drawn] for drawn in entry)
         keep, alias = rows_of(table, columns)
         index = jnp.concatenate([certain, jnp.where(numbers < keep, columns, alias)])
         rows, weight = rows_of(dataset, index)
