@@ -213,6 +213,13 @@ def test_rows_that_are_always_in_make_no_noise(x64, version, kind, drawn):
     np.testing.assert_allclose((apart * chances[:, None]).T @ apart, V1 / drawn, atol=1e-12, rtol=0)
 
 
+def test_a_minibatch_of_certain_rows_alone_is_refused():
+    certain = np.array([1, 4])
+    q = np.where(np.isin(np.arange(N), certain), 0.0, TABLE.probabilities)
+    with pytest.raises(InputError, match="more than the 2 rows that are always in"):
+        make_importance_rows(ROWS, 2, q, certain)
+
+
 def test_rows_are_certain_that_would_come_once_or_more():
     scores = np.array([100.0, 80.0, *np.ones(998)])
     choice = Importance(rows_with_ids(1000), mixed(scores, 0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -10,9 +11,20 @@ import pytest
 
 from sgmcmc.algorithms.dynamics.baoa import noise_amplification
 from sgmcmc.results.words import Decisions
+from sgmcmc.run.request import Problem
 from sgmcmc.tune.adaptation import Trial, complaint_about, reshaped
-from sgmcmc.tune.design import FRICTION, SMALLEST_STEP, STEEP, STEP, TOO_STEEP, friction_for, step_for
-from sgmcmc.tune.survey import dense_whitening
+from sgmcmc.tune.design import (
+    FRICTION,
+    SMALLEST_STEP,
+    STEEP,
+    STEP,
+    TOO_STEEP,
+    control_variates,
+    friction_for,
+    kept_rows,
+    step_for,
+)
+from sgmcmc.tune.survey import Pilot, dense_whitening, take_survey
 
 
 @pytest.mark.parametrize("steepest", [0.5, 1.0, 6.0, 7.0, 30.0, 500.0])
@@ -34,6 +46,37 @@ def test_friction_per_distance_stays_the_same_and_noise_falls_with_the_step():
     assert (1 - friction_for(STEP / 16)) ** 4 == pytest.approx(1 - FRICTION)
     noise = [noise_amplification(eps, friction_for(eps), 1.0) for eps in (STEP, STEP / 16)]
     assert noise[0] / noise[1] == pytest.approx(4, rel=0.25), "as the step, not as its square"
+
+
+def test_rows_of_the_design_before_are_kept_by_those_that_are_drawn():
+    assert kept_rows(needed=105, before=100, always=0) == 100
+    assert kept_rows(needed=120, before=100, always=0) == 120
+    assert kept_rows(needed=240, before=220, always=200) == 240, "20 drawn would be half of what is needed"
+    assert kept_rows(needed=362, before=332, always=330) == 362
+
+
+def logistic(params, batch):
+    eta = batch["x"] @ params["beta"]
+    return batch["y"] * eta - jnp.logaddexp(0.0, eta)
+
+
+def test_a_step_that_was_made_smaller_does_not_grow_back():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 2)).astype(np.float32)
+    rows = {"x": x, "y": (rng.random(4000) < 0.5).astype(np.float32)}
+    found = Problem.of(logistic, rows, {"beta": np.zeros(2)}, lambda params: -0.5 * (params["beta"] ** 2).sum())
+    survey, pilot = take_survey(found, 1, False), Pilot(found.posterior, found.table, True)
+
+    def designed(before=None):
+        return control_variates(pilot, survey.centre, survey.whitening, 4, 1, before)
+
+    slower = designed().slower()
+    assert slower.eps == slower.largest_eps == STEP / 4
+    again = designed(slower)
+    assert again.eps == again.largest_eps == STEP / 4
+    unpacked = type(again).unpacked(found.posterior, found.table, **again.packed())
+    assert unpacked.largest_eps == STEP / 4
+    assert designed(replace(slower, largest_eps=STEP)).eps == STEP, "by the curvature alone"
 
 
 # Made-up trials of two directions on a unit Gaussian.
