@@ -11,9 +11,13 @@ import argparse
 import hashlib
 import json
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from benchmarks.common.freshly import ROOT, NotEndedError, freshly
 from benchmarks.common.stages import say
@@ -34,16 +38,29 @@ def main() -> None:
     every = names(chosen.slow, chosen.quick)
     cases = picked(every, chosen.only, chosen.seeds)
     fits = {} if chosen.again else stored(chosen.old)
-    lines = []
-    for at, (name, seed) in enumerate(cases, 1):
-        line = run(name, seed, fits, chosen.references)
-        if line is not None:
-            lines.append(line)
-            say(f"{at} of {len(cases)}: {' | '.join(line.cells())}")
+    lines = all_of(cases, lambda name, seed: run(name, seed, fits, chosen.references), chosen.jobs)
     print(report(lines, len(every)))
     if chosen.write:
         write(lines, len(every))
     sys.exit(1 if bad(lines) else 0)
+
+
+def all_of(cases: list[tuple[str, int]], line_of: Callable[[str, int], Line | None], jobs: int) -> list[Line]:
+    """The lines of the cases: those with a bar for their time one after the other, then the others, so many at a time."""
+    found: dict[tuple[str, int], Line] = {}
+
+    def ran(case: tuple[str, int]) -> None:
+        line = line_of(*case)
+        if line is not None:
+            found[case] = line
+            say(f"{len(found)} of {len(cases)}: {' | '.join(line.cells())}")
+
+    timed = [case for case in cases if build(*case).timed]
+    for case in timed:
+        ran(case)
+    with ThreadPoolExecutor(jobs) as workers:
+        list(workers.map(ran, [case for case in cases if case not in timed]))
+    return [found[case] for case in cases if case in found]
 
 
 def options() -> argparse.Namespace:
@@ -54,6 +71,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--slow", action="store_true", help="the horseshoe too")
     parser.add_argument("--again", action="store_true", help="fits of the library as it is now are made again too")
     parser.add_argument("--old", action="store_true", help="fits of earlier states of the library count too")
+    parser.add_argument("--jobs", type=int, default=2, help="cases at a time; those with a bar for their time are run alone")
     parser.add_argument("--references", action="store_true", help="make the references only")
     parser.add_argument("--write", action="store_true", help="write docs/development/everyday.md and its picture")
     return parser.parse_args()
@@ -117,10 +135,10 @@ def stored(old: bool) -> Fits:
 def keep(fits: Fits) -> None:
     """Beside those that are there."""
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    whole = stored(old=True) | fits
     part = Path(f"{RESULTS}.part")
-    part.write_text(json.dumps(whole) + "\n")
-    part.replace(RESULTS)
+    with FileLock(f"{RESULTS}.lock"):
+        part.write_text(json.dumps(stored(old=True) | fits) + "\n")
+        part.replace(RESULTS)
 
 
 def write(lines: list[Line], total: int) -> None:

@@ -99,6 +99,11 @@ class Case:
     beside_nuts: bool = False
 
     @property
+    def timed(self) -> bool:
+        """Whether there is a bar for its time."""
+        return self.most_seconds is not None or self.beside_nuts
+
+    @property
     def rows(self) -> int:
         return len(next(iter(self.data.values())))
 

@@ -110,7 +110,8 @@ WORDS = f"""# Everyday models
 
 `make check-everyday` runs `sgmcmc.sample` on models as users write them, from zeros where they would start there: named ones
 with three seeds each and 50 regressions drawn at random. References: NumPyro's NUTS in float64 on all rows, the model written a
-second time, at least 2,000 effective draws behind every mean. Each line is a fresh process in float32, nothing set but the seed.
+second time, at least 2,000 effective draws behind every mean; for the horseshoe (`SLOW=1`), at which NUTS diverges, Gibbs steps.
+Each line is a fresh process in float32, nothing set but the seed; two run at a time, those with a bar for their time alone.
 
 Errors are the largest over all parameters, with their standard errors: of means in posterior sds (bound {MEANS}), of sds relative
 (bound {SDS}); for the network the error of predictions in sds of the noise (bound {PREDICTIONS}). A bound counts as broken when

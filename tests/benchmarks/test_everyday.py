@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Barrier
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ import pytest
 
 from benchmarks.common.freshly import NotEndedError, freshly
 from benchmarks.everyday import fitting, gibbs, judge, models, reference, report, targets
-from benchmarks.everyday.__main__ import PAGE, picked
+from benchmarks.everyday.__main__ import PAGE, all_of, picked
 from benchmarks.everyday.cases import Case
 from benchmarks.everyday.everything import QUICK, build, names
 from benchmarks.everyday.random_regressions import COLUMNS, HOW_MANY, RANDOM_SEEDS, ROWS
@@ -211,6 +213,24 @@ def test_cases_are_picked_by_name_and_seed():
     assert [name for name, _ in names(quick=True)] == list(QUICK)
     assert ("horseshoe", 1) in names(slow=True)
     assert ("horseshoe", 1) not in names()
+
+
+def test_cases_with_a_bar_for_their_time_are_run_alone_and_first():
+    cases, running, most = [("20 rows, normal", 1), ("300 rows", 1), ("20 rows, normal", 2), ("300 rows", 2)], set(), {}
+    together = Barrier(2)
+
+    def line_of(name, seed):
+        running.add((name, seed))
+        if "normal" in name:
+            together.wait(timeout=60)  # both are here at once
+        most[name, seed] = set(running)
+        running.discard((name, seed))
+        return SimpleNamespace(cells=lambda: [name, str(seed)])
+
+    lines = all_of(cases, line_of, jobs=2)
+    assert [line.cells() for line in lines] == [[name, str(seed)] for name, seed in cases]
+    assert most["300 rows", 1] == {("300 rows", 1)}
+    assert most["300 rows", 2] == {("300 rows", 2)}
 
 
 def test_a_fit_that_does_not_end_is_left():

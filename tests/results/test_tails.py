@@ -82,6 +82,7 @@ def test_an_sd_that_one_excursion_makes_up_is_not_known():
     assert "only known to" in str(finding)
 
 
+@pytest.mark.slow
 def test_a_rare_cell_under_a_heavy_prior_is_flagged_and_under_a_normal_one_it_is_not():
     """Three rows without an event; the sd by quadrature, the other parameters next to known."""
     rng, n = np.random.default_rng(5), 60_000

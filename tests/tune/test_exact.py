@@ -198,7 +198,7 @@ def square(params):
     return params["beta"] ** 2
 
 
-@pytest.mark.parametrize("engine", ["nuts", "sgmcmc"])
+@pytest.mark.parametrize("engine", ["nuts", pytest.param("sgmcmc", marks=pytest.mark.slow)])
 def test_what_is_asked_for_is_kept_beside_the_draws(engine, tmp_path):
     keep = {"moments": sgmcmc.Moments(), "square": sgmcmc.Expectation(square)}
     told = {"engine": engine, "keep": keep, "checkpoint": tmp_path / "run"}
