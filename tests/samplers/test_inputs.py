@@ -9,6 +9,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc import constraints
+from sgmcmc.run.request import Problem
 
 X = np.linspace(-1.0, 1.0, 40, dtype=np.float32)
 DATA = {"x": X}
@@ -159,6 +160,26 @@ def test_integer_columns_stay_integers():
     data = {"x": X, "g": np.arange(40) % 4}
     out = sgmcmc.sgld(grouped, data, {"u": np.zeros(4)}, 1e-3, minibatch_size=10, n_iters=5, seed=1, progress=False)
     assert out["u"].shape == (5, 4)
+
+
+def steep_counts(params, batch):
+    """exp(eta) of each row is finite beside the start, that of a thousand in one sum is not."""
+    return params["b"] * batch["x"].sum() - jnp.exp(params["b"] * batch["x"]).sum()
+
+
+@pytest.mark.parametrize("per_row", [True, False])
+def test_rows_too_large_to_be_added_up_beside_the_start_are_no_wrong_sum(per_row):
+    nudge = 0.1 * np.random.default_rng(0).normal()
+    x = np.full(2000, 88.0 / nudge, np.float32)
+    each = float(jnp.exp(jnp.float32(nudge) * x[0]))
+    assert np.isfinite(each)
+    assert not np.isfinite(np.float32(each) * np.float32(1000))
+
+    def of_rows(params, batch):
+        return params["b"] * batch["x"] - jnp.exp(params["b"] * batch["x"])
+
+    posterior = Problem.of(of_rows if per_row else steep_counts, {"x": x}, {"b": 0.0}).posterior
+    assert posterior.n_rows == 2000
 
 
 def test_one_value_per_row_is_as_good_as_the_sum():

@@ -233,9 +233,11 @@ def check_log_lik(value: Callable[[PyTree, Rows], Any], position: PyTree, arrays
         finite, every = np.isfinite(apart), np.asarray(apart)[copies]
         if point is position:
             suspects = index[~finite].tolist()
-        if finite.all() and not np.isfinite(together):
+        if not finite.all() or np.abs(every).sum() > jnp.finfo(jnp.result_type(float)).max / len(copies):
+            continue  # nothing to add up, or sums too large for the type
+        if not np.isfinite(together):
             raise InputError(f"log_lik of {len(copies)} rows is {together}, but that of each is finite; expected a sum over rows")
-        if finite.all() and abs(together - every.sum()) > 1e-3 * (abs(together) + np.abs(every).sum()):
+        if abs(together - every.sum()) > 1e-3 * (abs(together) + np.abs(every).sum()):
             raise InputError(_not_a_sum(together, every.sum(), len(copies)))
     return suspects
 
