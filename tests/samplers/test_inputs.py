@@ -173,7 +173,7 @@ def test_rows_too_large_to_be_added_up_beside_the_start_are_no_wrong_sum(per_row
     x = np.full(2000, 88.0 / nudge, np.float32)
     each = float(jnp.exp(jnp.float32(nudge) * x[0]))
     assert np.isfinite(each)
-    assert 1000 * each > np.finfo(np.float32).max
+    assert 1000 * each > float(np.finfo(np.float32).max)
 
     def of_rows(params, batch):
         return params["b"] * batch["x"] - jnp.exp(params["b"] * batch["x"])
