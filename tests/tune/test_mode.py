@@ -286,3 +286,41 @@ def test_the_next_part_of_a_step():
     assert next_part(0.0, 1.0) == 0.5
     assert next_part(-1e12, 1.0) == 0.05
     assert next_part(np.nan, 1.0) == next_part(-np.inf, 1.0) == 0.1
+
+
+def naive(params, batch):
+    """1 - p is 0 in float32 from a logit of 17 on."""
+    p = 1 / (1 + jnp.exp(-params["beta"] * batch["x"]))
+    return batch["y"] * jnp.log(p) + (1 - batch["y"]) * jnp.log(1 - p)
+
+
+def stable(params, batch):
+    eta = params["beta"] * batch["x"]
+    return batch["y"] * eta - jnp.logaddexp(0.0, eta)
+
+
+def test_a_search_that_rounding_stops_names_the_row():
+    """The mode is beyond a slope of 17/200, at which the row of the largest column has log(0) times 0."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000).astype(np.float32)
+    x[700] = 200.0
+    data = {"x": x, "y": (rng.random(2000) < 1 / (1 + np.exp(-np.clip(x, -30, 30)))).astype(np.float32)}
+    data["y"][700] = 1.0
+    problem = Problem.of(stable, data, {"beta": 0.0}, lambda params: -0.5 * params["beta"] ** 2)
+    assert find_mode(problem.posterior, problem.table, problem.position, 1, False).converged
+    problem = Problem.of(naive, data, {"beta": 0.0}, lambda params: -0.5 * params["beta"] ** 2)
+    with pytest.raises(sgmcmc.InputError, match=r"search for the mode .*row 700.*log_sigmoid") as refused:
+        find_mode(problem.posterior, problem.table, problem.position, 1, False)
+    assert "float64" in str(refused.value)
+
+
+def test_a_limit_that_stops_a_search_is_no_rounding():
+    """Uniform from 0 to θ: the mode is at the largest number, beyond which the likelihood is 0 by definition."""
+
+    def uniform(params, batch):
+        return jnp.where(batch["x"] <= params["theta"], -jnp.log(params["theta"]), -jnp.inf)
+
+    data = {"x": np.linspace(0.01, 1.0, 100, dtype=np.float32)}
+    problem = Problem.of(uniform, data, {"theta": 2.0})
+    found = find_mode(problem.posterior, problem.table, problem.position, 1, False)
+    assert float(found.position["theta"]) > 0.99

@@ -47,6 +47,7 @@ class NotFinite:
         values: the row's values, those at fault first.
         term: the term of the function, where it could be found.
         repair: what to do.
+        rounded: whether it is rounding that makes the term so: in float64 it would be finite.
     """
 
     function: str
@@ -56,6 +57,7 @@ class NotFinite:
     values: str
     term: Term | None
     repair: str
+    rounded: bool = False
 
     def told(self, where: str) -> str:
         """The sentences for a message; `where` says at which parameters: `at the starting values`."""
@@ -73,6 +75,13 @@ def raise_if_not_finite(posterior: Posterior, position: PyTree, table: Mapping[s
     """
     found = blame(posterior, position, table)
     if found is not None:
+        raise InputError(found.told(where))
+
+
+def raise_if_rounded_away(posterior: Posterior, position: PyTree, table: Mapping[str, Any], where: str) -> None:
+    """Refuse a position at which a term is not finite for want of digits, such as log(1 - p) where p is rounded to 1."""
+    found = blame(posterior, position, table)
+    if found is not None and found.rounded:
         raise InputError(found.told(where))
 
 
@@ -195,11 +204,13 @@ def _blame_row(
     given = {PARAMETER: posterior.transform.to_params(position), COLUMN: row}
     term = _term(posterior.log_lik, given, bool(jnp.isfinite(value)))
     culprits = [] if term is None else _culprits(posterior.log_lik, given, term)
-    repair = _repair(posterior.log_lik, given, term, culprits)
+    digits = jnp.result_type(float) != np.float64 and _finite_in_double(posterior.log_lik, given)
+    rounded = digits and not culprits and term is not None and term.kind not in ("limit", "overflow")
+    repair = _repair(given, term, culprits, digits)
     shown = _shown(row, culprits or ([] if term is None else term.columns))
     if isinstance(table, Stratum) and len(table.row_counts) > 1:
         shown = f"of process {table.process}; {shown}"
-    return NotFinite("log_lik", _found(value), number, others, shown, term, repair)
+    return NotFinite("log_lik", _found(value), number, others, shown, term, repair, rounded)
 
 
 def _found(value: Any) -> str:
@@ -250,11 +261,10 @@ def _finite_in_double(log_lik: Any, given: Mapping[str, PyTree]) -> bool:
         return _row_finite(log_lik, {kind: tree_map(double, tree) for kind, tree in given.items()})
 
 
-def _repair(log_lik: Any, given: Mapping[str, PyTree], term: Term | None, culprits: list[str]) -> str:
-    """What to do about a row."""
+def _repair(given: Mapping[str, PyTree], term: Term | None, culprits: list[str], digits: bool) -> str:
+    """What to do about a row; `digits` if it is finite in float64."""
     if culprits:
         return _repair_of_data(given, term, culprits[0])
-    digits = jnp.result_type(float) != np.float64 and _finite_in_double(log_lik, given)
     if term is not None and term.kind != "limit" and term.operations & ROUNDING and term.kind != "overflow":
         logistic = "logistic" in term.operations or term.operations & {"add", "sub"}
         return f"{STABLE if logistic else EXPONENT}{f', or compute in float64: {DOUBLE}' if digits else ''}"

@@ -22,7 +22,7 @@ from sgmcmc.core.trees import PyTree, Rows, flat, join, number_names, split
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Stratum, Table
-from sgmcmc.run.blame import raise_if_not_finite
+from sgmcmc.run.blame import raise_if_not_finite, raise_if_rounded_away
 from sgmcmc.run.hosts import together
 from sgmcmc.run.passes import compiled, full_sum
 
@@ -154,13 +154,16 @@ class _Point:
 
 @dataclass
 class _Objective:
-    """The log posterior at host vectors, from a table whose log likelihood stands for that of the `whole`."""
+    """The log posterior at host vectors, from a table whose log likelihood stands for that of the `whole`; `wall` is where it was
+    not finite, in the way of the last line search, if that found nothing.
+    """
 
     posterior: Posterior
     table: Table
     like: PyTree
     whole: Table
     passes: int = 0
+    wall: np.ndarray | None = None
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient, and the prior's part of the gradient."""
@@ -244,6 +247,8 @@ def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, prog
             rounds, steps, looks = FULL_ROUNDS, FULL_STEPS_PER_ROUND, rough.passes
         whole = _Objective(posterior, table, start, table)
         point, distance = _search(whole, x, subsample(table, metric_rows, seed + 1), rounds, steps, bar)
+    if distance >= TOLERANCE and whole.wall is not None and not isinstance(table, Stratum):
+        raise_if_rounded_away(posterior, as_tree(whole.wall, start), table, "where the search for the mode was stopped")
     heading = as_tree(point.step, start)
     return Mode(as_tree(point.x, start), distance < TOLERANCE, distance, whole.passes, looks, heading)
 
@@ -295,11 +300,14 @@ def _line_search(objective: _Objective, point: _Point, direction: np.ndarray) ->
     not finite does not climb.
     """
     direction = objective.capped(direction, point.settled)
-    slope, length = float(point.settled @ direction), 1.0
+    slope, length, objective.wall = float(point.settled @ direction), 1.0, None
     while slope > 0 and length > SHORTEST:
         new = objective.at(point.x + length * direction, point.metric)
         if np.isfinite(new.value) and np.isfinite(new.gradient).all() and new.value > point.value + 1e-4 * length * slope:
+            objective.wall = None
             return replace(new, step=length * direction)
+        if not np.isfinite(new.value):
+            objective.wall = new.x
         length *= next_part(new.value - point.value, length * slope)
     return None
 
