@@ -12,11 +12,13 @@ from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
+from sgmcmc.algorithms.gradients.second_order import SecondOrder
 from sgmcmc.algorithms.kernel import Dynamics, Estimate, Estimator, Motion, Passes
 from sgmcmc.problem.posterior import Posterior
 
 __all__ = [
     "BAOA", "SAGA", "Centre", "ControlVariate", "Dynamics", "Estimate", "Estimator", "Langevin", "Minibatch", "Motion",
-    "NoseHoover", "PaperHamiltonian", "Passes", "PersistentHamiltonian", "Posterior", "SymmetricHamiltonian", "momentum",
+    "NoseHoover", "PaperHamiltonian", "Passes", "PersistentHamiltonian", "Posterior", "SecondOrder",
+    "SymmetricHamiltonian", "momentum",
     "rescale_momentum",
 ]  # fmt: skip

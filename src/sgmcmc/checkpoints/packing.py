@@ -16,9 +16,11 @@ import numpy as np
 from jax.tree_util import treedef_is_leaf
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.second_order import CurvedCentre, Matrix
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree, State, leaf_names
+from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.keeps import MomentValues
 from sgmcmc.results.quantiles import QuantileValues
@@ -26,7 +28,8 @@ from sgmcmc.results.words import Decision, Decisions
 
 Packable = TypeVar("Packable")
 
-OURS = (State, Centre, WhitenedState, Whitening, Decision, Decisions, MomentValues, QuantileValues)
+SHAPES = (Whitening, ArrowWhitening, Arrow, Layout, Matrix)
+OURS = (State, Centre, CurvedCentre, WhitenedState, *SHAPES, Decision, Decisions, MomentValues, QuantileValues)
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
 NUMBERS: dict[str, Any] = {"int": int, "float": float}
 RECORDS: dict[str, Any] = {record.__name__: record for record in OURS}

@@ -1,12 +1,13 @@
 """Whitening: a linear change of variables in front of the posterior, after which it is near N(0, I) and steps have no units."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from sgmcmc.core.trees import PyTree, flat, size, split, tree_map
+from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.problem.posterior import Posterior, Transform
 
 
@@ -43,11 +44,15 @@ class Whitening:
         return jnp.zeros(size(self.origin), self.factor.dtype) if self.dense else tree_map(jnp.zeros_like, self.origin)
 
 
+AnyWhitening: TypeAlias = Whitening | ArrowWhitening
+"""By a matrix, by scales, or by an arrow."""
+
+
 @dataclass(frozen=True)
 class WhitenedTransform:
     """From z to the user's parameters: the whitening, then the constraints."""
 
-    whitening: Whitening
+    whitening: AnyWhitening
     outer: Transform
 
     def to_params(self, position: PyTree) -> PyTree:
@@ -61,7 +66,7 @@ class WhitenedTransform:
         return self.outer.log_det(self.whitening.leave(position))
 
 
-def whitened(posterior: Posterior, whitening: Whitening) -> Posterior:
+def whitened(posterior: Posterior, whitening: AnyWhitening) -> Posterior:
     """The same posterior as a function of z."""
     transform: Any = WhitenedTransform(whitening, posterior.transform)
     return replace(posterior, transform=transform)

@@ -14,10 +14,11 @@ import numpy as np
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.trees import PyTree, State, children, join, labels, leaf_names, size
+from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.results import diagnostics
 from sgmcmc.results.diagnostics import QUANTILES, Inflation, Pairs, flat_draws
 from sgmcmc.results.judging import Judge, by_nuts
-from sgmcmc.results.keeps import paired_numbers
+from sgmcmc.results.keeps import MOST_PAIRED, paired_numbers
 from sgmcmc.results.stein import SteinDiscrepancy, stein_discrepancy, zero_variance_mean
 from sgmcmc.results.words import Decisions, Health
 
@@ -279,8 +280,12 @@ def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> 
     factor = origin = None
     if isinstance(state.estimator, WhitenedState):
         whitening, some = state.estimator.whitening, paired_numbers(size(state.estimator.whitening.origin))
-        factor = np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some]
-        origin = join(whitening.origin)[some]
+        if isinstance(whitening, ArrowWhitening) and size(whitening.origin) > MOST_PAIRED:
+            factor, origin = whitening.scales[some], np.asarray(whitening.layout.vector(whitening.origin), np.float64)[some]
+            names = whitening.layout.names(whitening.origin)[some]
+        else:
+            factor = np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some]
+            origin = join(whitening.origin)[some]
     return Pairs(flat_draws(pairs["position"], chained), flat_draws(pairs["gradient"], chained), names, factor, origin)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from sgmcmc.checkpoints.places import Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
-from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
+from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, tree_map
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
@@ -21,7 +21,9 @@ from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled
+from sgmcmc.tune.design import row_work
 from sgmcmc.tune.exact import AUTO, ENGINES, MINIBATCHES, NUTS, Prediction, check_engine, exact_chains
+from sgmcmc.tune.recentre import recentred, told_by_rows
 from sgmcmc.tune.survey import Survey, take_survey
 
 DRAWS_PER_TIME = 8
@@ -117,7 +119,8 @@ def sample(
         return problem.identity(asked if keep is None else asked | beside.texts(problem.shapes))
 
     with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
-        result = _within_limits(_Sampling(problem, draws, chains, target_ess, engine, place, progress, keep).run(), log_prior)
+        sampling = _Sampling(problem, draws, chains, target_ess, engine, place, progress, keep)
+        result = _within_limits(sampling.suited().run(), log_prior)
     _warn(result)
     return result
 
@@ -134,6 +137,16 @@ class _Sampling:
     place: Place
     progress: Progress
     keep: Keep | Mapping[str, Keep] | None = None
+    told: Decisions = field(default_factory=Decisions)
+
+    def suited(self) -> "_Sampling":
+        """The same in variables that suit the chains: products of scales and effects, where rows tell these."""
+        if self.engine == NUTS or self.problem.table.large or (self.engine == AUTO and self._at_best.affordable):
+            return self
+        if (found := recentred(self.problem, self.adaptation.seed)) is None:
+            return self
+        moved = replace(self, problem=found[0], told=Decisions().and_then("recentred", True, found[1]))
+        return moved if told_by_rows(moved.problem, moved.survey) else self
 
     @cached_property
     def adaptation(self) -> Adaptation:
@@ -142,15 +155,20 @@ class _Sampling:
     @cached_property
     def survey(self) -> Survey:
         """Mode and curvature, found in the place or looked for."""
-        look = partial(take_survey, self.problem, self.adaptation.seed, self.progress)
-        return self.place.stage("survey", look, self.problem.position)
+        look = partial(take_survey, self.problem, self.adaptation.seed, self.progress, anchored=True)
+        return self.place.stage("survey, recentred" if self.told.made else "survey", look, self.problem.position)
+
+    @cached_property
+    def _at_best(self) -> Prediction:
+        """What NUTS would cost about a mode."""
+        return Prediction.of(self.problem, self.chains, self.draws, mode=True)
 
     @cached_property
     def predicted(self) -> Prediction:
         """What NUTS would cost. A mode is only looked for where that may decide."""
-        of = partial(Prediction.of, self.problem, self.chains, self.draws)
-        at_best = of(mode=True)
-        return of(mode=False) if at_best.affordable and not self.survey.peaked else at_best
+        if not self._at_best.affordable or self.survey.peaked:
+            return self._at_best
+        return Prediction.of(self.problem, self.chains, self.draws, mode=False, anchored=self.survey.curvature == "anchor")
 
     def run(self) -> Result:
         why = self._why_exact()
@@ -225,9 +243,9 @@ class _Sampling:
 
     def _drawn(self, trial: Trial, place: Place, draws: int) -> Result:
         """The first so many draws; the place may have more, from a call that asked for more."""
-        affordable = MOST_CHAIN_WORK // (self.draws * trial.design.source.batch_size * size(trial.sampler.like))
+        affordable = MOST_CHAIN_WORK // (self.draws * trial.design.source.batch_size * row_work(trial.design.whitening))
         thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
-        told = self._why_minibatches() + trial.decisions
+        told = self._why_minibatches() + self.told + trial.decisions
         told = told.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
         request = self._request(draws * thin, thin=thin)
         sampler = replace(trial.sampler.with_decisions(told), settings=trial.sampler.settings | {"engine": MINIBATCHES})

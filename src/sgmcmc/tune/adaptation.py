@@ -16,7 +16,8 @@ from sgmcmc.core.checks import Progress, seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import State, first_not_finite, size, split, tree_map
-from sgmcmc.problem.whitening import Whitening
+from sgmcmc.problem.arrow import ArrowWhitening
+from sgmcmc.problem.whitening import AnyWhitening
 from sgmcmc.results.diagnostics import autocorrelation_time, direction_inflation, flat_draws
 from sgmcmc.results.excursions import excursions
 from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
@@ -26,8 +27,11 @@ from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
-from sgmcmc.tune.design import NOISE, SMALLEST_STEP, TOO_STEEP, Design, NoBowlError, control_variates, loudest, plain_gradients
-from sgmcmc.tune.survey import Pilot, Survey, dense_whitening, noise_points
+from sgmcmc.tune.anchor import AVERAGED
+from sgmcmc.tune.curvatures import dense_whitening, likelihood_curvature, positive, prior_curvature_over, whitening_of
+from sgmcmc.tune.design import SMALLEST_STEP, TOO_STEEP, Design, NoBowlError, control_variates, noise_share, plain_gradients
+from sgmcmc.tune.pilot import Pilot, noise_points
+from sgmcmc.tune.survey import Survey
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
 PLAIN_WARM_UP = 2500
@@ -44,6 +48,10 @@ OFF, SURE = 0.1, 4.0
 
 LOUD = 2.0
 """So does noise that is so many times what the rows were chosen for."""
+
+QUIET, NEAR = 1.2, 1.0
+"""Of what the rows were chosen for, and standard deviations to the centre: with control variates of second order, as good as
+they get."""
 
 NEARER = 4
 """How often the starts of chains are brought nearer to the centre, by half, where the posterior is too steep for them."""
@@ -79,7 +87,7 @@ class Trial:
     """Chains that went through a trial: where they are, and what they showed.
 
     Positions and gradients are those of every `stride`-th step. `noise` is that of a gradient from a single row, where the
-    chains were, and `steepest` the largest curvature there; None without control variates.
+    chains were, in its loudest direction, and `steepest` the largest curvature there; None without control variates.
     """
 
     sampler: Sampler
@@ -88,7 +96,7 @@ class Trial:
     positions: np.ndarray
     gradients: np.ndarray
     stride: int
-    noise: np.ndarray | None
+    noise: float | None
     steepest: float | None
     round: int
     decisions: Decisions
@@ -136,7 +144,7 @@ class Trial:
         """The part of the chains' variance that noise makes up in its loudest direction; 0 where that is not known."""
         if self.noise is None:
             return 0.0
-        return self.design.amplification * loudest(self.noise) / self.design.source.drawn
+        return self.design.amplification * self.noise / self.design.source.drawn
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,7 @@ class Adaptation:
 
     @cached_property
     def pilot(self) -> Pilot:
-        return Pilot(self.problem.posterior, self.problem.table, True, self.progress)
+        return Pilot(self.problem.posterior, self.problem.table, 1, self.progress)
 
     def unpacked(self, packed: dict[str, Any]) -> Trial:
         """A trial from a checkpoint."""
@@ -175,11 +183,10 @@ class Adaptation:
             told = Decisions().and_then("mode", survey.passes, f"The search for the mode ended without one: {survey.work}.")
             why = "the search for the mode did not end in one, as it does for networks and other posteriors with many modes"
             return self.fall_back(survey.whitening, told, why)
-        kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
-        sentence = f"The mode was found in {survey.work}; the posterior's shape there comes from {kind}."
-        told = Decisions().and_then("mode", survey.passes, sentence)
+        told = Decisions().and_then("mode", survey.passes, survey.sentence)
+        about = self.pilot, survey.centre, survey.whitening, self.chains, self.seed
         try:
-            design = control_variates(self.pilot, survey.centre, survey.whitening, self.chains, self.seed)
+            design = control_variates(*about, likelihood=survey.likelihood)
         except NoBowlError as found:
             return self.fall_back(survey.whitening, told, str(found))
         if self.exact and not design.centred:
@@ -204,11 +211,11 @@ class Adaptation:
             design = trial.design.slower(SMALLER)
             new = design.decisions.made[len(trial.design.decisions.made) :]  # the others are told
             return self.attempt(replace(design, decisions=Decisions(new)), number, told)
-        whitening, away = reshaped(trial)
+        whitening, away = self._by_groups(trial) if isinstance(trial.design.whitening, ArrowWhitening) else reshaped(trial)
         told = trial.decisions.and_then("rounds", number, f"Round {number}: {complaint}; centre, scales and rows were renewed.")
         return self.attempt(self._about_mean(trial, whitening, away, self.seed + 10 * number), number, told)
 
-    def _about_mean(self, trial: Trial, whitening: Whitening, away: np.ndarray, seed: int) -> Design:
+    def _about_mean(self, trial: Trial, whitening: AnyWhitening, away: np.ndarray, seed: int) -> Design:
         """A design with its centre at the chains' mean, which takes a pass over the data, and rows by where they went."""
         before, problem = trial.design, self.problem
         z = split(jnp.asarray(trial.middle, float), before.whitening.zero())
@@ -217,13 +224,25 @@ class Adaptation:
         whitening = replace(whitening, origin=centre.position)
         return control_variates(self.pilot, centre, whitening, self.chains, seed, before, some(away))
 
+    def _by_groups(self, trial: Trial) -> tuple[AnyWhitening, np.ndarray]:
+        """The shape of an arrow anew, at the chains' mean, with the prior's curvature averaged over their states; and these."""
+        posterior, before = self.problem.posterior, trial.design.whitening
+        assert isinstance(before, ArrowWhitening)
+        states = jnp.asarray(some(trial.positions), float)
+        positions, middle = jax.vmap(before.leave)(states), before.leave(jnp.asarray(trial.middle, float))
+        few = tree_map(lambda x: x[:: -(-len(states) // AVERAGED)], positions)
+        likelihood = likelihood_curvature(posterior, self.problem.table, middle, before.layout)
+        precision: Any = likelihood + prior_curvature_over(posterior, few, before.layout)  # pyright: ignore[reportOperatorIssue]: arrows
+        whitening = whitening_of(positive(precision), middle, before.layout)
+        return whitening, np.asarray(jax.vmap(whitening.enter)(positions), np.float64)
+
     def slower(self, trial: Trial) -> Trial:
         """The same design with half the step, tried anew: for chains that left after their trial."""
         sentence = "A chain left the posterior after its trial: the step was halved and the chains started again."
         told = trial.decisions.and_then("halvings", 1, sentence)
         return self.attempt(trial.design.slower(), trial.round + 1, told)
 
-    def fall_back(self, whitening: Whitening, told: Decisions, why: str) -> Trial:
+    def fall_back(self, whitening: AnyWhitening, told: Decisions, why: str) -> Trial:
         """Plain gradients, and no further rounds."""
         design = plain_gradients(self.problem.posterior, self.problem.table, whitening, self.seed + 100, why)
         return self.attempt(design, ROUNDS, told, PLAIN_WARM_UP, PLAIN_SCATTER)
@@ -278,11 +297,12 @@ class Adaptation:
         shown = {"positions": pairs.positions, "gradients": pairs.gradients, "stride": stride}
         return replace(trial, state=result.final_state, **shown, **measured)
 
-    def noise(self, design: Design, positions: np.ndarray) -> np.ndarray | None:
-        """The noise per single row where the chains are."""
+    def noise(self, design: Design, positions: np.ndarray) -> float | None:
+        """The noise per single row where the chains are, in its loudest direction."""
         if not design.centred:
             return None
-        return self.pilot.noise(design.whitening, some(positions), design.choice, self.seed + 7).drawn
+        pilot = replace(self.pilot, order=design.order)
+        return pilot.noise(design.whitening, some(positions), design.choice, self.seed + 7).loudest
 
     def steepest(self, design: Design, positions: np.ndarray) -> float | None:
         """The largest curvature where the chains are."""
@@ -312,7 +332,8 @@ class Adaptation:
 
     def tuned(self, trial: Trial) -> Trial:
         """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""
-        if not trial.design.centred:
+        near = trial.noise_share <= QUIET * noise_share(trial.design.order) and np.abs(trial.middle).max() < NEAR
+        if not trial.design.centred or (trial.design.order == 2 and near):
             return trial
         before = trial.design
         design = self._about_mean(trial, before.whitening, trial.away, self.seed + 5)
@@ -351,9 +372,10 @@ def complaint_about(trial: Trial) -> Complaint | None:
 
 def noise_complaint(trial: Trial) -> Complaint | None:
     """Too much noise where the chains were."""
-    if trial.noise_share <= LOUD * NOISE:
+    allowed = noise_share(trial.design.order)
+    if trial.noise_share <= LOUD * allowed:
         return None
-    share = f"minibatch noise made up {trial.noise_share:.0%} of the variance where the chains went, not {NOISE:.0%}"
+    share = f"minibatch noise made up {trial.noise_share:.0%} of the variance where the chains went, not {allowed:.0%}"
     return Complaint("noise", share)
 
 
@@ -381,7 +403,7 @@ def variance_complaint(trial: Trial) -> Complaint | None:
     return Complaint(cause, f"a direction's variance was {found.value[worst]:.2f} times what it should be")
 
 
-def reshaped(trial: Trial) -> tuple[Whitening, np.ndarray]:
+def reshaped(trial: Trial) -> tuple[AnyWhitening, np.ndarray]:
     """Scales from the covariance of the chains, drawn towards those before while draws are few; and the states in these."""
     whitening, away, near, d = trial.design.whitening, trial.away, trial.near, trial.positions.shape[-1]
     effective = len(away) / trial.autocorrelation

@@ -16,20 +16,23 @@ import numpy as np
 from sgmcmc.algorithms.dynamics.baoa import BAOA, noise_amplification
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
+from sgmcmc.algorithms.gradients.second_order import CurvedCentre, SecondOrder
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, centre_of, whitened_centre
 from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.trees import PyTree, Rows, size, split, tree_map
+from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
-from sgmcmc.problem.whitening import Whitening, whitened
+from sgmcmc.problem.whitening import AnyWhitening, Whitening, whitened
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance, Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
 from sgmcmc.rows.table import Table, usual_rows
 from sgmcmc.run.passes import compiled, full_sum
+from sgmcmc.tune.curvatures import Curvature, dense_whitening, in_whitened, likelihood_curvature
 from sgmcmc.tune.mode import curvature_times
-from sgmcmc.tune.survey import Choice, Pilot, dense_whitening, posterior_points
+from sgmcmc.tune.pilot import Choice, Noise, Pilot, posterior_points
 
 packable(Pool)
 
@@ -43,18 +46,24 @@ stable below 4. Fewer than one step in 32 of the usual length would take too lon
 HOPELESS = 1e4
 """Curvature at points of the approximation by a Gaussian, beside that at its centre, beyond which it approximates nothing."""
 
-NOISE = 0.05
-"""The part of the variance that minibatch noise may make up, before it is corrected for."""
+NOISE, NOISE_OF_SECOND = 0.05, 0.01
+"""The part of the variance that minibatch noise may make up, before it is corrected for; with control variates of second order,
+whose noise grows with the fourth power of the distance from the centre, less: at 4 standard deviations it is as much then."""
 
-FEWEST_ROWS = 32
+FEWEST_ROWS, ROWS_PER_GROUP = 32, 2
+"""Of a minibatch at least: in all, and for every group on average, whose noise would else come in rare jolts."""
+
 SPARE = 2
 """Rows that are always in save others; but so many times as many as are then needed stay, for noise that was not seen yet."""
 
 KEPT_ROWS = 1.1
 """A design keeps the rows of the one before if it needs at most so many times as many: less than a new compilation costs."""
 
-MOST_WORK = 500_000
+MOST_WORK = 4_000_000
 """Rows × parameters of a step: where the noise would need more, the step becomes smaller instead."""
+
+SECOND_WORK = 4e10
+"""Rows × squared numbers of each that the second derivatives of all rows may cost."""
 
 PLAIN_ROWS, PLAIN_STEP, LEAST_FRICTION = 512, 0.25, 0.02
 POWER_ROWS, POWER_ITERATIONS = 20_000, 30
@@ -93,12 +102,18 @@ class Design:
 
         # The curvature of all directions is 1 behind a dense whitening; behind one by scales it may be as little as 0.
         dynamics = BAOA(all_of_it(self.friction), float(self.whitening.dense), corrected=self.centred)
-        gradient = Whitened(ControlVariate() if self.centred else Minibatch())
+        gradient = Whitened((Minibatch(), ControlVariate(), SecondOrder())[self.order])
         return Kernel(self.posterior, gradient, dynamics, Schedule(all_of_it(self.eps)))
 
     @property
-    def whitening(self) -> Whitening:
+    def whitening(self) -> AnyWhitening:
         return self.est_state.whitening
+
+    @property
+    def order(self) -> int:
+        """Of its control variates; 0 where there are none."""
+        centre = centre_of(self.est_state)
+        return 0 if centre is None else 2 if isinstance(centre, CurvedCentre) else 1
 
     @property
     def centred(self) -> bool:
@@ -134,64 +149,140 @@ class Design:
 
 
 def control_variates(
-    pilot: Pilot, centre: Centre, whitening: Whitening, chains: int, seed: int, before: Design | None = None,
-    states: np.ndarray | None = None,
+    pilot: Pilot, centre: Centre, whitening: AnyWhitening, chains: int, seed: int, before: Design | None = None,
+    states: np.ndarray | None = None, likelihood: Curvature | None = None,
 ) -> Design:  # fmt: skip
     """Control variates about the centre, rows drawn by how much they matter, as many as keep the noise low.
 
     `states` of chains, in the variables of `whitening`, say where it is to be low; without them, N(0, I). `before` is the
-    design that made them: near enough to what is needed, its number of rows is kept, and with it what was compiled.
+    design that made them: its order is kept, and near enough to what is needed its number of rows, and with it what was
+    compiled. `likelihood` is the curvature of all rows at the centre, where it is known.
     """
-    posterior, table = pilot.posterior, pilot.table
-    n_rows, d = posterior.n_rows, size(whitening.origin)
+    posterior, n_rows, d = pilot.posterior, pilot.posterior.n_rows, size(whitening.origin)
     if states is None:
         scored, measured = pilot.points(d, seed), posterior_points(whitening, seed)
         if not whitening.dense:
-            steepest = largest_curvature(posterior, table, whitening, seed)
+            steepest = largest_curvature(posterior, pilot.table, whitening, seed)
             whitening = shrunk(whitening, steepest)
             scored, measured = math.sqrt(steepest) * scored, math.sqrt(steepest) * measured
-        choice = pilot.weigh(whitening, pilot.plausible(whitening, scored, None, seed), chains, seed)
-        measured = pilot.plausible(whitening, measured, choice, seed)
+        scored = pilot.plausible(whitening, scored, None, seed)
     else:
-        choice, measured = pilot.weigh(whitening, pilot.some_of(states), chains, seed), states
+        scored, measured = pilot.some_of(states), states
+    orders = (1, 2) if before is None else (before.order,)
+    choices = {
+        order: replace(pilot, order=order).weigh(whitening, scored, chains, seed)
+        for order in orders
+        if order == 1 or second_pays(pilot, whitening)
+    }
+    choice = next(iter(choices.values()))
+    if states is None:
+        measured = pilot.plausible(whitening, measured, choice, seed)
     steepest = _steepest(
         pilot.curvatures(whitening, pilot.curvature_points(whitening, measured), choice, seed + 3), states is None
     )
-    per_row, alike = pilot.noise(whitening, measured, choice, seed + 2)
-    noise, step, largest = loudest(per_row), step_for(steepest), STEP
+    step, largest = step_for(steepest), STEP
     if before is not None:
         largest = before.largest_eps
         step = min(step_for(steepest, before.eps), largest)
-    eps, n, because = rows_and_step(noise, n_rows, d, step)
-    gain = alike.max() / max(variances(per_row).max(), 1e-30)
-    if isinstance(choice, Importance) and len((surer := choice.with_certain(min(n, MOST_WORK // d))).certain):
-        choice, per_row, alone = surer, pilot.noise(whitening, measured, surer, seed + 2).drawn, n
-        eps, n, because = rows_and_step(loudest(per_row), n_rows, d, step)
-        n = min(max(n + len(choice.certain), min(alone, SPARE * n)), n_rows)
-    if 2 * n >= n_rows:
-        cost = f"a minibatch would need {n:,} of them, and those twice, at the draw and at the centre"
+    found = [_rows(replace(pilot, order=order), whitening, choice, measured, step, seed) for order, choice in choices.items()]
+    rows = min(found, key=lambda rows: rows.evaluations / math.sqrt(rows.eps))
+    if rows.evaluations >= n_rows:
+        cost = f"a minibatch would need {rows.n:,} of them, and those {2 * rows.order} times, at the draw and at the centre"
         sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
         told = Decisions().and_then("minibatch_size", n_rows, sentence) + _slopes(steepest)
-        state, source = WhitenedState(whitening, ()), AllRows(table, n_rows)
-        return replace(_design(posterior, state, source, np.zeros(d), None, told, eps, friction_for(eps)), largest_eps=largest)
-    always = len(choice.certain) if isinstance(choice, Importance) else 0
-    if before is not None and before.centred and eps == before.eps:
-        n = kept_rows(n, before.source.batch_size, always)
-    if whitening.dense:
-        values, vectors = np.linalg.eigh(per_row)
+        state, source = WhitenedState(whitening, ()), AllRows(pilot.table, n_rows)
+        exact = _design(posterior, state, source, np.zeros(d), None, told, rows.eps, friction_for(rows.eps))
+        return replace(exact, largest_eps=largest)
+    n, choice, noise = rows.n, rows.choice, rows.noise
+    if before is not None and before.centred and rows.eps == before.eps:
+        n = kept_rows(n, before.source.batch_size, rows.always)
+    variance = noise.drawn
+    if variance.ndim == 2:
+        values, vectors = np.linalg.eigh(variance)
         whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ vectors, whitening.origin)
-        per_row = np.maximum(values, 0)
-    alone = f"drawn alike, about {gain:.3g} times as many would be needed." if gain > 1.05 else "here they are much alike."
-    sentence = f"Each step looks at {n:,} of the {n_rows:,} rows, {because}. Rows that matter more are drawn more often; {alone}"
-    told = Decisions().and_then("minibatch_size", n, sentence)
-    if isinstance(choice, Pool):
-        told = told + price(choice, noise)
-    elif len(choice.certain):
-        told = told.and_then("certain_rows", len(choice.certain), f"{len(choice.certain):,} rows that matter most are always in.")
-    told = told + _slopes(steepest)
-    source, state = choice.source(n), WhitenedState(whitening, whitened_centre(centre, whitening))
-    design = _design(posterior, state, source, per_row / source.drawn, choice, told, eps, friction_for(eps))
+        variance = np.maximum(values, 0)
+    told = rows.told(n, n_rows) + _slopes(steepest)
+    centre = whitened_centre(centre, whitening)
+    if rows.order == 2:
+        if likelihood is None:
+            layout = whitening.layout if isinstance(whitening, ArrowWhitening) else None
+            likelihood = likelihood_curvature(posterior, pilot.table, whitening.origin, layout)
+        hessian = tree_map(jnp.negative, in_whitened(likelihood, whitening))
+        centre = CurvedCentre(centre.position, centre.gradient, centre.distance, centre.converged, hessian)
+    source = choice.source(n)
+    state = WhitenedState(whitening, centre)
+    design = _design(posterior, state, source, variance / source.drawn, choice, told, rows.eps, friction_for(rows.eps))
     return replace(design, largest_eps=largest)
+
+
+def second_pays(pilot: Pilot, whitening: AnyWhitening) -> bool:
+    """Whether the second derivatives of all rows, which control variates of second order need, can be had."""
+    return whitening.dense and pilot.posterior.n_rows * row_work(whitening) ** 2 <= SECOND_WORK
+
+
+def row_work(whitening: AnyWhitening) -> int:
+    """How many numbers a row has to do with."""
+    return whitening.layout.per_row if isinstance(whitening, ArrowWhitening) else size(whitening.origin)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How many rows a step needs with control variates of some order, and how they are drawn."""
+
+    order: int
+    choice: Choice
+    noise: Noise
+    gain: float
+    eps: float
+    n: int
+    because: str
+
+    @property
+    def always(self) -> int:
+        """Rows that are always in."""
+        return len(self.choice.certain) if isinstance(self.choice, Importance) else 0
+
+    @property
+    def evaluations(self) -> int:
+        """Gradients of single rows that a step takes: two of each, and for second order as much again."""
+        return 2 * self.order * self.n
+
+    def told(self, n: int, n_rows: int) -> Decisions:
+        alone = (
+            f"drawn alike, about {self.gain:.3g} times as many would be needed."
+            if self.gain > 1.05
+            else "here they are much alike."
+        )
+        often = f"Rows that matter more are drawn more often; {alone}"
+        sentence = f"Each step looks at {n:,} of the {n_rows:,} rows, {self.because}. {often}"
+        told = Decisions().and_then("minibatch_size", n, sentence)
+        if self.order == 2:
+            sentence = "Their gradients are compared with a line through those at the centre (second-order control variates)."
+            told = told.and_then("order", 2, sentence)
+        if isinstance(self.choice, Pool):
+            return told + price(self.choice, self.noise.loudest)
+        if self.always:
+            told = told.and_then("certain_rows", self.always, f"{self.always:,} rows that matter most are always in.")
+        return told
+
+
+def _rows(pilot: Pilot, whitening: AnyWhitening, choice: Choice, measured: np.ndarray, step: float, seed: int) -> _Rows:
+    """The rows that keep the noise of an order low; those that matter most always in, where that saves others."""
+    n_rows, work = pilot.posterior.n_rows, pilot.order * row_work(whitening)
+    noise, allowed = pilot.noise(whitening, measured, choice, seed + 2), noise_share(pilot.order)
+    fewest = ROWS_PER_GROUP * whitening.layout.groups if isinstance(whitening, ArrowWhitening) else FEWEST_ROWS
+    eps, n, because = rows_and_step(noise.loudest, n_rows, work, step, allowed, fewest)
+    gain = noise.gain
+    if isinstance(choice, Importance) and len((surer := choice.with_certain(min(n, MOST_WORK // work))).certain):
+        choice, alone, noise = surer, n, pilot.noise(whitening, measured, surer, seed + 2)
+        eps, n, because = rows_and_step(noise.loudest, n_rows, work, step, allowed, fewest)
+        n = min(max(n + len(choice.certain), min(alone, SPARE * n)), n_rows)
+    return _Rows(pilot.order, choice, noise, gain, eps, n, because)
+
+
+def noise_share(order: int) -> float:
+    """The part of the variance that minibatch noise may make up."""
+    return NOISE_OF_SECOND if order == 2 else NOISE
 
 
 def kept_rows(needed: int, before: int, always: int) -> int:
@@ -243,21 +334,24 @@ def price(pool: Pool, noise: float) -> Decisions:
     return Decisions().and_then("pool", shift, sentence)
 
 
-def plain_gradients(posterior: Posterior, table: Table, whitening: Whitening, seed: int, why: str) -> Design:
+def plain_gradients(posterior: Posterior, table: Table, whitening: AnyWhitening, seed: int, why: str) -> Design:
     """Without control variates: for posteriors that are no bowl, such as those of networks.
 
     Scales from the curvature's diagonal, the step from its largest eigenvalue, the friction from the noise.
     """
     n_rows, n = posterior.n_rows, min(PLAIN_ROWS, posterior.n_rows)
-    scales = whitening
-    if whitening.dense:
+    scales: Any = whitening
+    if isinstance(whitening, ArrowWhitening):
+        own = whitening.layout.of_vector(jnp.asarray(whitening.scales, float), whitening.origin)
+        scales = Whitening(whitening.origin, own, dense=False)
+    elif whitening.dense:
         inverse = np.linalg.inv(np.asarray(whitening.factor, np.float64))
         given = 1 / np.sqrt(np.sum(inverse**2, axis=0))  # the standard deviations of each number given the others
         scales = replace(whitening, factor=split(jnp.asarray(given, float), whitening.origin), dense=False)
     scales = shrunk(scales, largest_curvature(posterior, table, scales, seed))
-    per_row = Pilot(posterior, table, centred=False).noise(scales, np.zeros((1, size(scales.origin))), None, seed).drawn
-    variance, eps = per_row / n * (1 - n / n_rows), PLAIN_STEP
-    ratio = eps * loudest(variance) / (4 * NOISE)
+    noise = Pilot(posterior, table, 0).noise(scales, np.zeros((1, size(scales.origin))), None, seed)
+    left, eps = (1 - n / n_rows) / n, PLAIN_STEP
+    variance, ratio = left * noise.drawn, eps * left * noise.loudest / (4 * NOISE)
     if ratio > 1:
         eps, ratio = eps / ratio, 1.0
     friction = max(2 * ratio / (1 + ratio), LEAST_FRICTION)
@@ -282,23 +376,25 @@ def _design(
     return Design(posterior, source, state, variance, amplification, eps, friction, choice, told)
 
 
-def rows_and_step(noise: float, n_rows: int, dimension: int, step: float = STEP) -> tuple[float, int, str]:
+def rows_and_step(
+    noise: float, n_rows: int, dimension: int, step: float = STEP, allowed: float = NOISE, fewest: int = FEWEST_ROWS
+) -> tuple[float, int, str]:
     """ε and n for a noise per single row: n for a full step, or the most that is affordable and a smaller step."""
 
     def needed(eps: float) -> float:
-        return float(noise_amplification(eps, friction_for(eps), 1.0)) * noise / NOISE
+        return float(noise_amplification(eps, friction_for(eps), 1.0)) * noise / allowed
 
-    n = min(n_rows, max(FEWEST_ROWS, math.ceil(needed(step))))
     most = max(FEWEST_ROWS, MOST_WORK // dimension)
+    n = min(n_rows, max(min(fewest, most), math.ceil(needed(step))))
     exact = 2 * n >= n_rows and n_rows <= 2 * most  # all rows will be used, and once instead of twice, which is affordable
     if n <= most or exact:
-        return step, n, f"enough to keep their noise at {NOISE:.0%} of the variance, which is then corrected for"
+        return step, n, f"enough to keep their noise at {allowed:.0%} of the variance, which is then corrected for"
     while needed(step) > most:
         step *= 0.9
     return step, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"
 
 
-def largest_curvature(posterior: Posterior, table: Table, whitening: Whitening, seed: int) -> float:
+def largest_curvature(posterior: Posterior, table: Table, whitening: AnyWhitening, seed: int) -> float:
     """The largest eigenvalue of the curvature in the variables of a whitening, by power iteration on some rows."""
     rows = subsample(table, POWER_ROWS, seed)
     scale = posterior.n_rows / rows.total_rows
@@ -310,22 +406,12 @@ def largest_curvature(posterior: Posterior, table: Table, whitening: Whitening, 
     return max(float(np.linalg.norm(v)), 1e-3)
 
 
-def _curvature_times(posterior: Posterior, density: str, whitening: Whitening, z: jax.Array, *rows: Rows) -> jax.Array:
+def _curvature_times(posterior: Posterior, density: str, whitening: AnyWhitening, z: jax.Array, *rows: Rows) -> jax.Array:
     """Minus the Hessian at the centre of a log density of the posterior, by its name, times a vector."""
     log_density, zero = getattr(whitened(posterior, whitening), density), whitening.zero()
     return curvature_times(lambda z: log_density(z, *rows), zero, split(z, zero))
 
 
-def variances(noise: np.ndarray) -> np.ndarray:
-    """The diagonal of a covariance matrix, or of what is one already."""
-    return np.diag(noise) if noise.ndim == 2 else noise
-
-
-def loudest(noise: np.ndarray) -> float:
-    """The largest variance in any direction, of a covariance matrix or its diagonal."""
-    return float(np.linalg.eigvalsh(noise)[-1] if noise.ndim == 2 else noise.max())
-
-
-def shrunk(whitening: Whitening, steepest: float) -> Whitening:
+def shrunk(whitening: Any, steepest: float) -> Whitening:
     """A whitening by scales, all of them smaller, so that the steepest direction has curvature 1."""
     return replace(whitening, factor=tree_map(lambda s: s / math.sqrt(steepest), whitening.factor))

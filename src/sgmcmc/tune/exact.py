@@ -18,7 +18,7 @@ from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import PyTree, Rows, shapes, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
-from sgmcmc.problem.whitening import Whitening
+from sgmcmc.problem.whitening import AnyWhitening, Whitening
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import AllRows
 from sgmcmc.run.passes import compiled, full_sum
@@ -40,8 +40,9 @@ LEAPFROGS, MOST_LEAPFROGS = 8, 128
 PRICE = 20.0
 """Seconds of work that chains on minibatches take, however few the rows: for what is compiled and tried before they run."""
 
-PATIENCE = 300.0
-"""Seconds that exact chains may take where there is no mode: chains on minibatches are of little use there."""
+PATIENCE, ANCHORED_PATIENCE = 300.0, 60.0
+"""Seconds that exact chains may take where there is no mode: chains on minibatches are of little use there; and where another
+anchor was found, about which they are of some."""
 
 PER_LEAPFROG, PER_FLOP, PER_TRANSCENDENTAL = 25e-6, 5e-11, 3e-9
 """Seconds on two cores of a common processor. They are constants so that the same call takes the same engine everywhere."""
@@ -54,22 +55,23 @@ class Prediction:
     gradients: int
     seconds: float
     mode: bool
+    anchored: bool = False
 
     @classmethod
-    def of(cls, problem: Problem, chains: int, draws: int, mode: bool) -> "Prediction":
+    def of(cls, problem: Problem, chains: int, draws: int, mode: bool, anchored: bool = False) -> "Prediction":
         gradients = (LEAPFROGS if mode else MOST_LEAPFROGS) * ((WARM_UP if mode else LONG_WARM_UP) + draws)
         flops, transcendentals = operations(problem)
         work = chains * (flops * PER_FLOP + transcendentals * PER_TRANSCENDENTAL)
-        return cls(gradients, gradients * (PER_LEAPFROG + work), mode)
+        return cls(gradients, gradients * (PER_LEAPFROG + work), mode, anchored)
 
     @property
     def affordable(self) -> bool:
-        return self.seconds < (PRICE if self.mode else PATIENCE)
+        return self.seconds < (PRICE if self.mode else ANCHORED_PATIENCE if self.anchored else PATIENCE)
 
     @property
     def beside(self) -> str:
         """Itself, and what minibatches have to offer."""
-        if self.mode:
+        if self.mode or self.anchored:
             return f"{self}, where minibatches take about {PRICE:.0f} to be set up"
         return f"{self}, and minibatches are of little use without a mode whose curvature is known in all directions"
 
@@ -120,7 +122,7 @@ def check_engine(engine: str, problem: Problem) -> None:
 class Exact:
     """How NUTS is to run: its variables, how wide about their origin it starts, how long and to what it adapts; and why."""
 
-    whitening: Whitening
+    whitening: AnyWhitening
     scatter: float
     warm_up: int
     acceptance: float
@@ -147,16 +149,13 @@ def exact_chains(problem: Problem, survey: Survey, why: str) -> Exact:
     )
     told = told.and_then("minibatch_size", n_rows, f"Each gradient uses all {n_rows:,} rows.")
     if bool(survey.centre.converged):
-        kind = "second derivatives" if survey.curvature == "hessian" else "squared gradients (Fisher information)"
-        told = told.and_then(
-            "mode", survey.passes, f"The mode was found in {survey.work}; the chains start about it, scaled by {kind}."
-        )
+        told = told.and_then("mode", survey.passes, f"{survey.sentence} The chains start about it.")
         return _adapting(survey.whitening, survey.peaked, told)
     sentence = f"The search for the mode ended without one ({survey.work}): the chains start about the starting values."
     return _adapting(_scales(problem), False, told.and_then("mode", survey.passes, sentence))
 
 
-def _adapting(whitening: Whitening, sure: bool, told: Decisions) -> Exact:
+def _adapting(whitening: AnyWhitening, sure: bool, told: Decisions) -> Exact:
     warm_up, acceptance = (WARM_UP, ACCEPTANCE) if sure else (LONG_WARM_UP, HIGH_ACCEPTANCE)
     sentence = f"Steps for an acceptance of {acceptance:.0%} and a mass matrix are learnt in {warm_up:,} iterations, not stored."
     told = told.and_then("warm_up", warm_up, sentence)

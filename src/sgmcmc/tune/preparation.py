@@ -28,9 +28,11 @@ from sgmcmc.run.loop import Loop
 from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Given
+from sgmcmc.tune.curvatures import dense_whitening
 from sgmcmc.tune.design import FEWEST_ROWS, largest_curvature
 from sgmcmc.tune.mode import LARGEST_DENSE, find_mode
-from sgmcmc.tune.survey import Pilot, Survey, dense_whitening, posterior_points, take_survey
+from sgmcmc.tune.pilot import Pilot, posterior_points
+from sgmcmc.tune.survey import Survey, take_survey
 
 SEARCH_CHAIN = 2**31 - 1
 """The chain number whose random numbers serve the search: no real chain has it."""
@@ -154,7 +156,7 @@ class Preparation:
         told = Decisions()
         if rows is None:
             quiet = largest_step(dynamics, with_rows(n_rows), ALLOWED / 2)
-            rows, most = min(FEWEST_ROWS, n_rows), n_rows if self.pilot.centred else min(MOST_PLAIN_ROWS, n_rows)
+            rows, most = min(FEWEST_ROWS, n_rows), n_rows if self.pilot.order else min(MOST_PLAIN_ROWS, n_rows)
             while rows < most and added_by_step(dynamics, quiet, with_rows(rows)) > ALLOWED:
                 rows = min(2 * rows, most)
             told = told.and_then("minibatch_size", rows, f"Each gradient looks at {rows:,} of the {n_rows:,} rows.")
@@ -171,12 +173,16 @@ class Preparation:
         """The posterior's precision and the noise per single row, in the variables that move."""
         survey, pilot = self.survey, self.pilot
         assert survey is not None
-        unit = survey.whitening
+        unit, precision = survey.whitening, survey.precision
+        assert isinstance(unit, Whitening)
+        assert isinstance(precision, np.ndarray)
         noise = pilot.noise(unit, posterior_points(unit, SEED), self.choice, SEED + 2).drawn
+        if unit.dense and noise.ndim == 1:
+            noise = np.diag(noise)
         if not unit.dense:
             steepest = largest_curvature(pilot.posterior, pilot.table, unit, SEED)
             scale = 1.0 if self.whitening is None else join(self.whitening.factor)
-            return steepest * survey.precision * scale**2, noise * survey.precision * scale**2
+            return steepest * precision * scale**2, noise * precision * scale**2
         back = np.linalg.inv(np.asarray(unit.factor, np.float64))
         if self.whitening is not None:
             factor = self.whitening.factor
@@ -214,7 +220,7 @@ class Precondition:
         """The change of variables that starts at the centre of a survey."""
         if self.own is not None:
             return replace(self.own, origin=survey.centre.position)
-        return None if self.name is None else survey.whitening
+        return None if self.name is None else survey.whitening  # pyright: ignore[reportReturnType]: no arrow was asked for
 
 
 def _of_covariance(given: Any, start: PyTree) -> Whitening:
@@ -244,7 +250,7 @@ class Wishes:
 
     def prepare(self, problem: Problem, place: Place, progress: Progress) -> Preparation:
         """What follows from a look at the posterior, or what did when the run in a place began."""
-        pilot = Pilot(problem.posterior, problem.table, self.centred, progress)
+        pilot = Pilot(problem.posterior, problem.table, int(self.centred), progress)
 
         def look() -> dict[str, Any]:
             survey, whitening, probabilities = None, self.precondition.own, None

@@ -9,7 +9,7 @@ from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.kernel import Estimate, Estimator
 from sgmcmc.core.trees import Batch, PyTree
 from sgmcmc.problem.posterior import Posterior
-from sgmcmc.problem.whitening import Whitening, whitened
+from sgmcmc.problem.whitening import AnyWhitening, whitened
 
 
 @jax.tree_util.register_dataclass
@@ -17,7 +17,7 @@ from sgmcmc.problem.whitening import Whitening, whitened
 class WhitenedState:
     """What `Whitened` carries: the change of variables, and what its estimator carries in these variables."""
 
-    whitening: Whitening
+    whitening: AnyWhitening
     inner: PyTree
 
 
@@ -56,7 +56,7 @@ class Whitened(Estimator):
         return gradient, replace(state, inner=inner), stats
 
 
-def whitened_centre(centre: Centre, whitening: Whitening) -> Centre:
+def whitened_centre(centre: Centre, whitening: AnyWhitening) -> Centre:
     """A centre in the variables of a whitening that starts there."""
     return replace(centre, position=whitening.zero(), gradient=whitening.pull_back(centre.gradient))
 

@@ -1,0 +1,71 @@
+"""Control variates of second order: differences to a centre, and to how gradients change about it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.kernel import Estimate, Passes
+from sgmcmc.core.trees import Batch, PyTree, Rows, flat, split, tree_map
+from sgmcmc.problem.posterior import Posterior
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Matrix:
+    """A symmetric matrix that acts on vectors."""
+
+    values: Any
+
+    def times(self, vector: Any) -> Any:
+        return self.values @ vector
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class CurvedCentre(Centre):
+    """A centre at which the second derivatives are known too.
+
+    Attributes:
+        hessian: that of the full log likelihood there: an object whose `times` takes a vector of all numbers of the position.
+    """
+
+    hessian: Any
+
+
+@dataclass(frozen=True)
+class SecondOrder(ControlVariate):
+    """∇log p(θ) + Σ_all [∇ℓ_i(θ̂) + H_i δ] + Σ_S w_i [∇ℓ_i(θ) - ∇ℓ_i(θ̂) - H_i δ], where δ = θ - θ̂ and H_i = ∇²ℓ_i(θ̂).
+
+    Unbiased for any centre θ̂. A row costs about twice what it does without the H_i, whose products with δ are derivatives of
+    gradients; what is left of its noise is of second order in δ. Where rows are many for each parameter a tenth of them or
+    less does; where a single row moves a parameter by as much as its standard deviation, it does not pay.
+
+    >>> import sgmcmc
+    >>> sgmcmc.algorithms.SecondOrder().centred
+    True
+    """
+
+    carries = CurvedCentre
+
+    def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> CurvedCentre:
+        centre = super().init(posterior, position, passes)
+        hessian = jnp.asarray(passes.sum(hessian_of_rows, posterior, position), flat(position).dtype)
+        return CurvedCentre(centre.position, centre.gradient, centre.distance, centre.converged, Matrix(hessian))
+
+    def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: CurvedCentre) -> Estimate:  # pyright: ignore[reportIncompatibleMethodOverride]: what it carries has more
+        away = tree_map(jnp.subtract, position, state.position)
+        gradient = jax.grad(lambda x: posterior.log_likelihood(x, batch))
+        there, turn = jax.jvp(gradient, (state.position,), (away,))
+        differences = tree_map(lambda a, b, c: a - b - c, gradient(position), there, turn)
+        known = tree_map(jnp.add, state.gradient, split(state.hessian.times(flat(away)), away))
+        constant = tree_map(jnp.add, posterior.prior_gradient(position), known)
+        return tree_map(jnp.add, constant, posterior.over_strata(differences)), state, {}
+
+
+def hessian_of_rows(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
+    """∇²Σℓ over a block of rows, as a matrix."""
+    gradient = jax.grad(posterior.sum_of_rows)
+    return jax.jacfwd(lambda x: flat(gradient(split(x, position), rows)))(flat(position))
