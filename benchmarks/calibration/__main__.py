@@ -82,9 +82,8 @@ def carry_out(model: str, kind: str, numbers: list[int]) -> None:
                     place.keep({str(number): found | {"library": library()}})
                     say(f"{model}, {kind}: {number}, {found['outcome']}, {found['seconds']:.1f} s")
             except RuntimeError as error:
-                place.keep(
-                    {str(left.pop(0)): {"outcome": "crashed", "message": str(error), "seconds": 0.0, "library": library()}}
-                )
+                ended = {"outcome": "crashed", "message": str(error), "seconds": 0.0}
+                place.keep({str(left.pop(0)): ended | {"library": library()}})
 
 
 def write(lines: list[Line]) -> None:

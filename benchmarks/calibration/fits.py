@@ -53,7 +53,7 @@ def replicated(model: Model, kind: str, number: int) -> dict[str, Any]:
     return {"outcome": "draws", "seconds": seconds, "kinds": kinds, **ranked(model, truth, dict(fit))}
 
 
-def _too_long(number: int, frame: FrameType | None) -> None:
+def _too_long(_number: int, _frame: FrameType | None) -> None:
     raise TimeoutError(f"no answer after {PATIENCE:.0f} s")
 
 
@@ -76,7 +76,7 @@ def too_large_steps(model: Model, data: Data, seed: int) -> Any:
 
 
 def ranked(model: Model, truth: dict[str, Any], draws: dict[str, Any]) -> dict[str, Any]:
-    """The rank of every number that is looked at, and whether there are draws enough that the thinned ones are nearly independent."""
+    """The rank of every number that is looked at, and whether the draws are too few for the thinned ones to be independent."""
     from sgmcmc.results.diagnostics import autocorrelation_time
 
     truths = model.seen(truth)

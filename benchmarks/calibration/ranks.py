@@ -1,4 +1,4 @@
-"""Ranks of the truth among posterior draws, and whether they are uniform: χ² over bins, and a band for their distribution function.
+"""Ranks of the truth among posterior draws, and whether they are uniform: χ² over bins, a band for their distribution function.
 
 Under a right sampler each rank is uniform on 0, ..., DRAWS. Both tests know their laws by simulation, for as many ranks as there
 are, and share one rate of false alarms over all parameters of all models.

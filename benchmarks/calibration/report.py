@@ -66,20 +66,13 @@ def failed(lines: list[Line]) -> bool:
 
 def report(lines: list[Line]) -> str:
     """What is printed, and what the page has below its first words."""
-    rows = [
-        [
-            model,
-            kind,
-            name,
-            str(found.n),
-            f"{found.p_chi_squared:.2g}",
-            f"{found.p_band:.2g}",
-            "uniform" if found.passed else "NOT UNIFORM",
-        ]
-        for kind in (SAMPLE, CONTROL)
-        for model, name, found in judgements(lines, kind)
-    ]
+    rows = [[model, kind, name, *_cells(found)] for kind in (SAMPLE, CONTROL) for model, name, found in judgements(lines, kind)]
     return "\n\n".join(part for part in (table(HEADER, rows) if rows else "", said(lines), fits(lines), messages(lines)) if part)
+
+
+def _cells(found: Verdict) -> list[str]:
+    word = "uniform" if found.passed else "NOT UNIFORM"
+    return [str(found.n), f"{found.p_chi_squared:.2g}", f"{found.p_band:.2g}", word]
 
 
 def said(lines: list[Line]) -> str:
@@ -123,26 +116,26 @@ def messages(lines: list[Line]) -> str:
 
 WORDS = f"""# Calibration
 
-`make sbc` asks whether the posteriors of `sgmcmc.sample` are calibrated, with no reference at all: parameters are drawn from the
-prior, {ROWS:,} rows from the model, and the rank of the true value among {DRAWS} posterior draws is noted (Talts and others, 2018,
-*Validating Bayesian inference algorithms with simulation-based calibration*). If the draws are from the posterior, ranks are
-uniform over many such replications. Draws too narrow push ranks to both ends, draws too wide to the middle, shifted ones to a side.
+`make sbc` asks whether the posteriors of `sgmcmc.sample` are calibrated, with no reference at all: parameters are drawn from
+the prior, {ROWS:,} rows from the model, and the rank of the true value among {DRAWS} posterior draws is noted (Talts and others,
+2018, *Validating Bayesian inference algorithms with simulation-based calibration*). If the draws are from the posterior, ranks
+are uniform over many such replications. Draws too narrow push ranks to both ends, draws too wide to the middle.
 
-`sample` runs on minibatches (`engine="sgmcmc"`) with nothing else set but the seed. Its 10,000 draws are thinned evenly to {DRAWS};
-fits with fewer than {2 * DRAWS} effective draws of some number are counted as few. Fits with which `health()` is not content count
-like all others; those without draws cannot, and their number is given.
+`sample` runs on minibatches (`engine="sgmcmc"`), nothing else set but the seed. Its 10,000 draws are thinned evenly to {DRAWS};
+fits with fewer than {2 * DRAWS} effective draws of some number are counted as few. Fits that `health()` is not content with
+count like all others; those without draws cannot, and their number is given.
 
-Two tests for every parameter: χ² over {BINS} bins, and a band that the distribution function of the ranks stays within all along.
-The laws of both are simulated. Together, over all parameters of all models, they fail by chance in {FALSE_ALARMS:.0%} of all
-campaigns (Šidák), so a p below the level of the single test, about {FALSE_ALARMS:.0%} divided by their number, counts.
+Two tests for every parameter: χ² over {BINS} bins, and a band that the distribution function of the ranks stays within all
+along. The laws of both are simulated. Together, over all parameters of all models, they fail by chance in {FALSE_ALARMS:.0%} of
+all campaigns: a p counts that is below the level of a single test, about {FALSE_ALARMS:.0%} divided by their number (Šidák).
 
-The control must fail: Langevin chains about the mode in the variables that `sample` uses (`sgldcv` with `precondition="laplace"`,
+The control must fail: Langevin chains about the mode in the variables that `sample` uses (`sgldcv`, `precondition="laplace"`,
 {CONTROL_ROWS:,} rows), with a step ε of {TIMES * USUAL_STEP:.2f}, {TIMES:.0f} times the {USUAL_STEP} of `sample`. That makes the
-variance of a normal posterior 1/(1 - ε/4), nearly twice what it should be. (The chains of `sample` themselves are exact on a normal
-posterior for every stable step.) A centred hierarchy has no mode, so no control.
+variance of a normal posterior 1/(1 - ε/4), nearly twice what it should be. (The chains of `sample` themselves are exact on a
+normal posterior for every stable step.) A centred hierarchy has no mode, so no control.
 """
 
-SHOWN = "![Distribution functions of the ranks less the uniform one, with the band, of sample and of the control.](../assets/calibration.png)"
+SHOWN = "![Distribution functions of ranks less the uniform one, with the band; control beside.](../assets/calibration.png)"
 
 
 def page(lines: list[Line]) -> str:
