@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.everyday.cases import Case
-from benchmarks.models import hierarchies, regressions
+from benchmarks.models import classics, families, hierarchies, regressions
 
 SMALL = " (small)"
 """What the name of a small version ends with."""
@@ -47,6 +47,20 @@ MODELS: dict[str, Model] = {
     "logistic, 2,500 columns": Model(
         regressions.logistic_many, {"rows": 100_000, "columns": 2_500}, {"rows": 10_000, "columns": 50}, 60.0
     ),
+    "logistic, rare levels": Model(families.rare_levels, {"rows": 100_000}, {"rows": 4_000}),
+    "Poisson, exposures and rare columns": Model(families.exposures, {"rows": 100_000}, {"rows": 4_000}),
+    "Student-t regression": Model(families.student, {"rows": 50_000}, {"rows": 4_000}),
+    "negative binomial": Model(families.negative_binomial, {"rows": 50_000}, {"rows": 4_000}),
+    "ordinal": Model(families.ordinal, {"rows": 50_000}, {"rows": 4_000}),
+    "Weibull, censored": Model(families.weibull, {"rows": 50_000}, {"rows": 4_000}),
+    "mixture of two normals": Model(families.mixture, {"rows": 50_000}, {"rows": 4_000}),
+    "kidiq: linear with a product": Model(classics.kidiq),
+    "earnings: logarithms, own units": Model(classics.earnings),
+    "diamonds: nearly equal columns": Model(classics.diamonds),
+    "nes: logistic": Model(classics.nes),
+    "wells: logistic with a product": Model(classics.wells),
+    "radon: varying intercepts": Model(classics.radon),
+    "election88: crossed effects": Model(classics.election),
 }
 
 
@@ -58,5 +72,5 @@ def build(name: str, seed: int) -> Case:
 
 
 def names(small: bool = False) -> list[str]:
-    """Of all models, in the order of the table; small, without those that are small anyway."""
-    return [f"{name}{SMALL}" for name, model in MODELS.items() if model.small] if small else list(MODELS)
+    """Of all models, in the order of the table; in their small versions, where they are not small anyway."""
+    return [f"{name}{SMALL}" if small and model.small else name for name, model in MODELS.items()]
