@@ -47,7 +47,7 @@ class Target:
         split, first = {}, 0
         for name, shape in self.shapes.items():
             count = math.prod(shape)
-            split[name] = theta[..., first : first + count].reshape(*theta.shape[:-1], *shape)
+            split[name] = theta[..., first : first + count].reshape((*theta.shape[:-1], *shape))
             first += count
         return self.constrained(split)
 

@@ -15,6 +15,8 @@ import numpy as np
 from benchmarks.everyday.cases import Draws
 from benchmarks.everyday.gibbs import BLOCK, CHAINS, THIN, WARM_UP, coefficients, inverse_gamma
 
+WIDE = 5.0
+
 
 def log_likelihood(rows: Mapping[str, Any], beta: np.ndarray) -> np.ndarray:
     """Of (chain, coefficient): products in the columns' precision, sums in double."""
@@ -22,14 +24,14 @@ def log_likelihood(rows: Mapping[str, Any], beta: np.ndarray) -> np.ndarray:
     return rows["y"] @ eta - (np.maximum(eta, 0) + np.log1p(np.exp(-np.abs(eta)))).sum(axis=0)
 
 
-def parabola(rows: Mapping[str, Any], width: float) -> dict[str, Any]:
-    """The log likelihood about its maximum (a wide normal prior keeps it finite), as sums of squares and products."""
+def parabola(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """The log likelihood about its maximum (a wide normal prior keeps that finite), as sums of squares and products."""
     X, d = rows["X"].astype(np.float64), rows["X"].shape[1]
     beta = np.zeros(d)
     for _ in range(30):
         chance = 1 / (1 + np.exp(-X @ beta))
         precision = (X * (chance * (1 - chance))[:, None]).T @ X
-        step = np.linalg.solve(precision + np.eye(d) / width**2, X.T @ (rows["y"] - chance) - beta / width**2)
+        step = np.linalg.solve(precision + np.eye(d) / WIDE**2, X.T @ (rows["y"] - chance) - beta / WIDE**2)
         beta = beta + step
         if step @ precision @ step < 1e-16:
             break
@@ -48,7 +50,7 @@ def horseshoe_logistic(rows: Mapping[str, Any], width: float, scale: float, seed
     lam ~ HalfCauchy(1), tau ~ HalfCauchy(scale). The first column of X is that of ones.
     """
     rng, d = np.random.default_rng(seed), rows["X"].shape[1] - 1
-    bowl, one = parabola(rows, width), np.ones(CHAINS)
+    bowl, one = parabola(rows), np.ones(CHAINS)
     local, total, first = np.ones((CHAINS, d)), np.full((CHAINS, 1), scale**2), np.full((CHAINS, 1), width**2)
     beta = coefficients(rng, bowl, np.concatenate([first, local * total], axis=1), one)
     rest = left_out(rows, bowl, beta)
