@@ -67,8 +67,9 @@ MODELS: dict[str, Model] = {
 def build(name: str, seed: int) -> Case:
     """The case of a name, small where that says so."""
     model = MODELS[name.removesuffix(SMALL)]
-    case = model.build(seed, **(model.small if name.endswith(SMALL) else model.sizes))
-    return replace(case, most_seconds=model.bar, patience=PATIENCE)
+    small = name.endswith(SMALL)
+    case = model.build(seed, **(model.small if small else model.sizes))
+    return replace(case, most_seconds=None if small else model.bar, patience=PATIENCE)
 
 
 def names(small: bool = False) -> list[str]:

@@ -92,7 +92,8 @@ def test_the_table_has_what_it_promises():
     assert sizes["Poisson, intercepts and slopes of 10,000 groups"] == {"rows": 1_000_000, "groups": 10_000}
     assert (build("item response", 1).rows, build("item response", 1).numbers) == (20_000, 580)
     assert len(names(small=True)) == len(MODELS)
-    assert build(f"linear, 300 columns{SMALL}", 1).most_seconds == 20.0
+    assert [build(f"ordinal{small}", 1).rows for small in ("", SMALL)] == [50_000, 4_000]
+    assert [build(f"logistic, intercepts not centred{small}", 1).most_seconds for small in ("", SMALL)] == [60.0, None]
     groups = hierarchies.some_groups({"tau": np.zeros((4, 5)), "u": np.zeros((4, 5, 10_000)), "v": np.zeros((4, 5, 10_000))})
     assert groups["u"].shape == (4, 5, 500)
 
