@@ -40,6 +40,8 @@ def main() -> None:
         if line is not None:
             lines.append(line)
             say(" | ".join(line.cells()))
+    if chosen.references:
+        return
     print(report(lines, len(every)))
     if chosen.write:
         write(lines, len(every))
