@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday docs clean
+.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models sbc docs clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
@@ -15,6 +15,8 @@ help:
 	@echo "make bench-auto accuracy of sample against time, and growth with the number of rows; half an hour"
 	@echo "make bench-large 10 GB of rows on disk beside the same model in memory; half an hour"
 	@echo "make check-everyday sample on everyday models against references; an hour; SLOW=1 adds the horseshoe"
+	@echo "make bench-models sample beside NUTS on hierarchies, shrinkage, many parameters and classics; hours"
+	@echo "make sbc       simulation-based calibration of sample, five models, 200 replications each; hours"
 	@echo "make docs      build the documentation into site/"
 
 install: $(STAMP)
@@ -60,6 +62,12 @@ bench-large: $(STAMP)
 
 check-everyday: $(STAMP)
 	$(BIN)/python -m benchmarks.everyday --write $(if $(SLOW),--slow)
+
+bench-models: $(STAMP)
+	$(BIN)/python -m benchmarks.models --write
+
+sbc: $(STAMP)
+	$(BIN)/python -m benchmarks.calibration --write
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

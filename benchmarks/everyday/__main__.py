@@ -8,18 +8,13 @@ that an interrupted run goes on where it was; a library that was changed since i
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from fnmatch import fnmatch
-from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from benchmarks.common.freshly import ROOT, NotEndedError, freshly
+from benchmarks.common.kept import Fits, Shelf, asked_for, library
 from benchmarks.common.stages import say
 from benchmarks.everyday import fitting, reference
 from benchmarks.everyday.cases import Case
@@ -27,17 +22,15 @@ from benchmarks.everyday.everything import build, names
 from benchmarks.everyday.judge import judge
 from benchmarks.everyday.report import Line, bad, figure, page, report
 
-RESULTS = ROOT / "build" / "everyday" / "results.json"
+SHELF = Shelf(ROOT / "build" / "everyday" / "results.json")
 PAGE, PICTURE = ROOT / "docs" / "development" / "everyday.md", ROOT / "docs" / "assets" / "everyday.png"
-
-Fits = dict[str, dict[str, Any]]
 
 
 def main() -> None:
     chosen = options()
     every = names(chosen.slow, chosen.quick)
     cases = picked(every, chosen.only, chosen.seeds)
-    fits = {} if chosen.again else stored(chosen.old)
+    fits = {} if chosen.again else SHELF.stored(chosen.old)
     lines = all_of(cases, lambda name, seed: run(name, seed, fits, chosen.references), chosen.jobs)
     print(report(lines, len(every)))
     if chosen.write:
@@ -81,7 +74,7 @@ def picked(every: list[tuple[str, int]], pattern: str | None, seeds: list[int] |
     """The cases asked for."""
 
     def wanted(name: str, seed: int) -> bool:
-        return (pattern is None or pattern in name or fnmatch(name, pattern)) and (seeds is None or seed in seeds)
+        return asked_for(name, pattern) and (seeds is None or seed in seeds)
 
     return [(name, seed) for name, seed in every if wanted(name, seed)]
 
@@ -95,7 +88,7 @@ def run(name: str, seed: int, fits: Fits, references_only: bool) -> Line | None:
     key = f"{name}, seed {seed}"
     if key not in fits:
         fits[key] = fitted(name, seed, case) | {"library": library()}
-        keep({key: fits[key]})
+        SHELF.keep({key: fits[key]})
     return Line(name, seed, case, fits[key], judge(case, fits[key], truth))
 
 
@@ -116,29 +109,6 @@ def fitted(name: str, seed: int, case: Case) -> dict[str, Any]:
     if case.beside_nuts:
         found["nuts_seconds"] = freshly(fitting.plain_nuts, name=name, seed=seed)["seconds"]
     return found
-
-
-def library() -> str:
-    """The state of the library: a hash of its source."""
-    seen = hashlib.sha256()
-    for file in sorted((ROOT / "src").rglob("*.py")):
-        seen.update(file.read_bytes())
-    return seen.hexdigest()[:16]
-
-
-def stored(old: bool) -> Fits:
-    """Fits of earlier runs with the library as it is now, or with any."""
-    fits = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    return {key: fit for key, fit in fits.items() if old or fit["library"] == library()}
-
-
-def keep(fits: Fits) -> None:
-    """Beside those that are there."""
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(f"{RESULTS}.part")
-    with FileLock(f"{RESULTS}.lock"):
-        part.write_text(json.dumps(stored(old=True) | fits) + "\n")
-        part.replace(RESULTS)
 
 
 def write(lines: list[Line], total: int) -> None:

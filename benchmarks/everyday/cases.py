@@ -26,7 +26,8 @@ class Target:
         shapes: of the parameters, in their order in `theta`.
         bowl: the density whose mode and curvature give the scales; None for one that has no mode.
         constrained: from the split numbers to the parameters as the user has them.
-        blocks: draws of these, of several chains, from `rows`: another way than NUTS, for densities at which that diverges.
+        blocks: draws of the parameters, of several chains, from `rows`: for densities at which NUTS diverges.
+        whitening: centre and scales (a matrix, or one for each number) from `rows`, where those of a bowl would take too long.
     """
 
     density: Callable[[Any, Mapping[str, Any]], Any]
@@ -35,6 +36,7 @@ class Target:
     bowl: Callable[[Any, Mapping[str, Any]], Any] | None
     constrained: Callable[[Draws], Draws] = dict
     blocks: Callable[[Mapping[str, Any]], Iterator[Draws]] | None = None
+    whitening: Callable[[Mapping[str, Any]], tuple[np.ndarray, np.ndarray]] | None = None
 
     @property
     def size(self) -> int:
@@ -45,7 +47,7 @@ class Target:
         split, first = {}, 0
         for name, shape in self.shapes.items():
             count = math.prod(shape)
-            split[name] = theta[..., first : first + count].reshape(*theta.shape[:-1], *shape)
+            split[name] = theta[..., first : first + count].reshape((*theta.shape[:-1], *shape))
             first += count
         return self.constrained(split)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,16 @@ from benchmarks.everyday.cases import Case, Predictions, together
 from benchmarks.everyday.reference import moments
 
 DRAWS, CHAINS, WARM_UP = 2_500, 4, 1_000
+HERE = "benchmarks.everyday.everything"
+"""The module whose `build` makes a case from name and seed, where no other is given."""
+
 PREDICTED = 400
 """Draws that predictions are averaged over."""
 
 
-def fitted(name: str, seed: int) -> dict[str, Any]:
+def fitted(name: str, seed: int, where: str = HERE) -> dict[str, Any]:
     """What `sample` returned, or how it ended, and after how many seconds: from data in memory, compilation included."""
-    from benchmarks.everyday.everything import build
-
-    case = build(name, seed)
-    return outcome(case, seed)
+    return outcome(import_module(where).build(name, seed), seed)
 
 
 def outcome(case: Case, seed: int) -> dict[str, Any]:
@@ -67,34 +68,39 @@ def engine(fit: Any) -> str:
     return f"{name}, fallback" if "fallback" in fit.decisions else str(name)
 
 
-def plain_nuts(name: str, seed: int) -> dict[str, Any]:
-    """Seconds of NumPyro's NUTS on the same functions, as many chains and draws, vectorised, compilation included."""
-    from benchmarks.everyday.everything import build
-
-    case = build(name, seed)
-    from numpyro.infer import MCMC, NUTS
+def plain_nuts(name: str, seed: int, where: str = HERE, draws: int = DRAWS) -> dict[str, Any]:
+    """NumPyro's NUTS on the same functions from the same start, vectorised chains: moments, and seconds with compilation."""
+    case = import_module(where).build(name, seed)
+    from numpyro.infer import MCMC, NUTS, init_to_value
 
     clock = time.perf_counter()
-    options = {"num_chains": CHAINS, "chain_method": "vectorized", "progress_bar": False}
-    mcmc = MCMC(NUTS(as_numpyro(case)), num_warmup=WARM_UP, num_samples=DRAWS, **options)
     import jax
+    import jax.numpy as jnp
 
-    mcmc.run(jax.random.key(seed))
-    jax.block_until_ready(mcmc.get_samples())
-    return {"seconds": time.perf_counter() - clock}
+    options = {"num_chains": CHAINS, "chain_method": "vectorized", "progress_bar": False, "jit_model_args": True}
+    kernel = NUTS(as_numpyro(case), init_strategy=init_to_value(values=jax.tree.map(jnp.asarray, case.start)))
+    mcmc = MCMC(kernel, num_warmup=WARM_UP, num_samples=draws, **options)
+    mcmc.run(jax.random.key(seed), {name: jnp.asarray(array) for name, array in case.data.items()})
+    found = jax.block_until_ready(mcmc.get_samples(group_by_chain=True))
+    seconds = time.perf_counter() - clock
+    return {"seconds": seconds, **seen(case, found)}
 
 
-def as_numpyro(case: Case) -> Callable[[], None]:
-    """A NumPyro model of the user's two functions; parameters without constraints only."""
+def as_numpyro(case: Case) -> Callable[[Any], None]:
+    """A NumPyro model of the user's two functions, with the data as its argument."""
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
 
-    data = {name: jnp.asarray(array) for name, array in case.data.items()}
+    def flat(name: str) -> Any:
+        """Everywhere within the constraint."""
+        shape, support = np.shape(case.start[name]), (case.constraints or {}).get(name, dist.constraints.real)
+        if support.event_dim:
+            return dist.ImproperUniform(support, (), shape)
+        return dist.ImproperUniform(support, (), ()).expand(shape).to_event()
 
-    def model() -> None:
-        flat = dist.ImproperUniform(dist.constraints.real, (), ())
-        params = {name: numpyro.sample(name, flat.expand(np.shape(value)).to_event()) for name, value in case.start.items()}
+    def model(data: Any) -> None:
+        params = {name: numpyro.sample(name, flat(name)) for name in case.start}
         prior = 0.0 if case.log_prior is None else case.log_prior(params)
         numpyro.factor("posterior", jnp.sum(case.log_lik(params, data)) + prior)
 

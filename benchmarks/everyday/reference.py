@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,14 @@ from benchmarks.common.freshly import ROOT
 from benchmarks.everyday.cases import Case, Draws, Target, labels, together
 
 FOLDER = ROOT / "build" / "everyday" / "references"
+HERE = "benchmarks.everyday.everything"
+"""The module whose `build` makes a case from name and seed, where no other is given."""
+
 CHAINS, WARM_UP, BLOCK, BLOCKS = 4, 300, 100, 5
 """Draws are made in blocks, and looked at after so many."""
+
+MOST_CORRELATED = 100
+"""Parameters up to which the warm-up learns correlations: of more it would have too few draws."""
 
 ENOUGH, AGREED = 2000.0, 1.01
 """Effective draws behind every mean, half as many behind every sd, and the R-hat to be below."""
@@ -78,7 +85,9 @@ def positive(precision: np.ndarray) -> np.ndarray:
 
 
 def scales(target: Target) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and factor of the change of variables: theta = centre + factor z."""
+    """Centre and factor of the change of variables, theta = centre + factor z: a matrix, or one number for each."""
+    if target.whitening is not None:
+        return target.whitening(target.rows)
     if target.bowl is None:
         return np.zeros(target.size), np.eye(target.size)
     bowl = target.bowl
@@ -91,10 +100,10 @@ def _model(target: Target, rows: Any, centre: Any, factor: Any) -> None:
     import numpyro.distributions as dist
 
     z = numpyro.sample("z", dist.ImproperUniform(dist.constraints.real_vector, (), (target.size,)))
-    numpyro.factor("posterior", target.density(centre + factor @ z, rows))
+    numpyro.factor("posterior", target.density(centre + (factor @ z if factor.ndim == 2 else factor * z), rows))
 
 
-def sampled(case: Case, warm_up: int = WARM_UP, enough: float = ENOUGH) -> dict[str, Any]:
+def sampled(case: Case, warm_up: int = WARM_UP, enough: float = ENOUGH, most_seconds: float = MOST_SECONDS) -> dict[str, Any]:
     """Moments of the posterior, with more and more draws until they are good."""
     assert case.target is not None
     target, clock, parts = case.target, time.perf_counter(), []
@@ -103,7 +112,7 @@ def sampled(case: Case, warm_up: int = WARM_UP, enough: float = ENOUGH) -> dict[
         parts += [case.seen(next(blocks)) for _ in range(BLOCKS)]
         seen = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
         found, seconds = moments(together(seen)), time.perf_counter() - clock
-        if good(found, enough) or seconds > MOST_SECONDS:
+        if good(found, enough) or seconds > most_seconds:
             draws = math.prod(np.shape(next(iter(seen.values())))[:2])
             return found | {"names": labels(seen), "draws": draws, "seconds": seconds}
 
@@ -112,7 +121,7 @@ def by_nuts(target: Target, warm_up: int) -> Iterator[Draws]:
     """Blocks of draws of the parameters as the user has them."""
     centre, factor = scales(target)
     for draws in chains(target, centre, factor, warm_up):
-        yield target.parameters(draws @ factor.T + centre)
+        yield target.parameters((draws @ factor.T if factor.ndim == 2 else draws * factor) + centre)
 
 
 def chains(target: Target, centre: np.ndarray, factor: np.ndarray, warm_up: int) -> Iterator[np.ndarray]:
@@ -121,9 +130,10 @@ def chains(target: Target, centre: np.ndarray, factor: np.ndarray, warm_up: int)
     import jax.numpy as jnp
     from numpyro.infer import NUTS
 
-    bowl = target.bowl is not None
+    bowl = target.bowl is not None or target.whitening is not None
     warm_up = warm_up if bowl else 5 * warm_up
-    kernel = NUTS(partial(_model, target), dense_mass=bowl, target_accept_prob=0.85 if bowl else 0.95)
+    dense = bowl and target.size <= MOST_CORRELATED
+    kernel = NUTS(partial(_model, target), dense_mass=dense, target_accept_prob=0.85 if bowl else 0.95)
     arguments = jax.tree.map(jnp.asarray, (target.rows, centre, factor))
     first = jax.random.normal(jax.random.key(1), (CHAINS, target.size))
     state = kernel.init(jax.random.split(jax.random.key(2), CHAINS), warm_up, {"z": first}, model_args=arguments)
@@ -139,16 +149,14 @@ def chains(target: Target, centre: np.ndarray, factor: np.ndarray, warm_up: int)
         yield np.swapaxes(np.asarray(draws), 0, 1)
 
 
-def made(name: str, seed: int, folder: str) -> dict[str, Any]:
+def made(name: str, seed: int, folder: str, where: str = HERE, most_seconds: float = MOST_SECONDS) -> dict[str, Any]:
     """The reference of a case, in a process of its own: double precision from the start."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from benchmarks.everyday.everything import build
-
-    case = build(name, seed)
+    case: Case = import_module(where).build(name, seed)
     assert case.target is not None
-    found = sampled(case)
+    found = sampled(case, most_seconds=most_seconds)
     Path(folder).mkdir(parents=True, exist_ok=True)
     place(case.target, Path(folder)).write_text(json.dumps(found) + "\n")
     return {"seconds": found["seconds"], "good": good(found)}

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from posteriors import in_doubles, log_posterior
 
 from benchmarks.common.freshly import NotEndedError, freshly
 from benchmarks.everyday import fitting, gibbs, judge, models, reference, report, targets
@@ -109,22 +110,6 @@ def test_a_case_from_end_to_end(found):
     assert line.judgement.means.whose == "a"
     assert "one number" in report.page([line], 1)
     assert [axes.get_xscale() for axes in report.figure([line]).axes] == ["log", "log"]
-
-
-def log_posterior(case, theta):
-    """What the user wrote, with the change of variables: the target must be this and a constant."""
-    params = case.target.parameters(theta)
-
-    def flat(theta):
-        return jnp.concatenate([jnp.ravel(value) for value in case.target.parameters(theta).values()])
-
-    volume = jnp.linalg.slogdet(jax.jacobian(flat)(theta))[1]
-    return jnp.sum(case.log_lik(params, case.data)) + case.log_prior(params) + volume
-
-
-def in_doubles(case):
-    data = {name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in case.data.items()}
-    return replace(case, data=data)
 
 
 def points(target):
