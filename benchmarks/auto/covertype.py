@@ -84,7 +84,7 @@ def survey_gradients(stages: Stages, passes: int, n_rows: int) -> int:
 
 def pilot_gradients(stages: Stages) -> int:
     """Of the row weights, at 16 points and the centre, and of the noise: measured for every design and every trial."""
-    from sgmcmc.tune.survey import MOST_POINTS, NOISE_POINTS, NOISE_ROWS
+    from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, NOISE_ROWS
 
     noise = 2 * stages.bars["row weights"] * NOISE_ROWS * (NOISE_POINTS + 1)
     return (MOST_POINTS + 1) * stages.work["row weights"] + noise

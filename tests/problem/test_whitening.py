@@ -15,7 +15,7 @@ from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whiten
 from sgmcmc.core.trees import Batch, flat
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.problem.whitening import Whitening, whitened
-from sgmcmc.tune.survey import dense_whitening, whitening_of
+from sgmcmc.tune.curvatures import dense_whitening, whitening_of
 
 RNG = np.random.default_rng(5)
 N = 300

@@ -12,7 +12,7 @@ from sgmcmc.rows import sources, table
 from sgmcmc.rows.importance import UNIFORM_SHARE, draw_pool
 from sgmcmc.rows.table import check_dataset
 from sgmcmc.run import passes
-from sgmcmc.tune import survey
+from sgmcmc.tune import pilot
 
 N, D = 5000, 3
 
@@ -202,7 +202,7 @@ def test_a_device_with_some_of_the_chains_draws_from_their_pools():
 
 def test_sample_draws_a_pool_of_data_too_large_for_memory(folder, monkeypatch):
     monkeypatch.setattr(table, "physical_memory", lambda: 1000)
-    monkeypatch.setattr(survey, "POOL_ROWS", 2000)
+    monkeypatch.setattr(pilot, "POOL_ROWS", 2000)
     exact = sgmcmc.sample(log_lik, sgmcmc.data.open(folder, in_memory=True), START, log_prior=log_prior, seed=1, progress=False)
     fit = sgmcmc.sample(log_lik, folder, START, log_prior=log_prior, seed=1, progress=False)
     assert fit.settings["rows"] == "pool"

@@ -13,6 +13,7 @@ from sgmcmc.algorithms.dynamics.baoa import noise_amplification
 from sgmcmc.results.words import Decisions
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.adaptation import Trial, complaint_about, reshaped
+from sgmcmc.tune.curvatures import dense_whitening
 from sgmcmc.tune.design import (
     FRICTION,
     SMALLEST_STEP,
@@ -24,7 +25,8 @@ from sgmcmc.tune.design import (
     kept_rows,
     step_for,
 )
-from sgmcmc.tune.survey import Pilot, dense_whitening, take_survey
+from sgmcmc.tune.pilot import Pilot
+from sgmcmc.tune.survey import take_survey
 
 
 @pytest.mark.parametrize("steepest", [0.5, 1.0, 6.0, 7.0, 30.0, 500.0])
@@ -65,7 +67,7 @@ def test_a_step_that_was_made_smaller_does_not_grow_back():
     x = rng.normal(size=(4000, 2)).astype(np.float32)
     rows = {"x": x, "y": (rng.random(4000) < 0.5).astype(np.float32)}
     found = Problem.of(logistic, rows, {"beta": np.zeros(2)}, lambda params: -0.5 * (params["beta"] ** 2).sum())
-    survey, pilot = take_survey(found, 1, False), Pilot(found.posterior, found.table, True)
+    survey, pilot = take_survey(found, 1, False), Pilot(found.posterior, found.table, 1)
 
     def designed(before=None):
         return control_variates(pilot, survey.centre, survey.whitening, 4, 1, before)
@@ -85,9 +87,9 @@ def test_a_step_that_was_made_smaller_does_not_grow_back():
 def trial(positions, gradients=None, steepest=1.0, noise=0.0, eps=STEP):
     source = SimpleNamespace(drawn=100)
     whitening = dense_whitening(np.eye(2), {"theta": jnp.zeros(2)})
-    design = SimpleNamespace(eps=eps, amplification=0.42, source=source, whitening=whitening)
+    design = SimpleNamespace(order=1, eps=eps, amplification=0.42, source=source, whitening=whitening)
     gradients = -positions if gradients is None else gradients
-    shown = {"positions": positions, "gradients": gradients, "stride": 1, "noise": np.full(2, noise), "steepest": steepest}
+    shown = {"positions": positions, "gradients": gradients, "stride": 1, "noise": noise, "steepest": steepest}
     return Trial(sampler=None, design=design, state=None, round=0, decisions=Decisions(), **shown)
 
 

@@ -1,4 +1,4 @@
-"""The look before sampling: curvature against exact Hessians, posteriors that are none, and the noise of minibatches."""
+"""The look before sampling: curvature against exact Hessians, and posteriors that are none."""
 
 from __future__ import annotations
 
@@ -8,23 +8,10 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.rows.importance import Importance, mixed
 from sgmcmc.run.request import Problem
 from sgmcmc.tune import survey
-from sgmcmc.tune.survey import (
-    MOST_POINTS,
-    NOISE_POINTS,
-    Pilot,
-    curvature_at,
-    is_indefinite,
-    noise_points,
-    open_direction,
-    posterior_points,
-    speaks,
-    take_survey,
-    whitening_of,
-    with_floor,
-)
+from sgmcmc.tune.curvatures import whitening_of
+from sgmcmc.tune.survey import curvature_at, is_indefinite, open_direction, speaks, take_survey, with_floor
 
 RNG = np.random.default_rng(3)
 
@@ -97,7 +84,7 @@ def test_a_subsampled_hessian_keeps_the_scale_of_a_column_that_is_in_three_rows(
     assert survey.hessian_rows(n_rows, d) == 20_000
     posterior, arrays, _ = problem(logistic, {"x": x, "y": y}, {"beta": np.zeros(d)}, normal_prior)
     beta = np.array([0.5, -0.5, 1.0, 0.0])
-    precision, kind = curvature_at(posterior, arrays, {"beta": jnp.asarray(beta, jnp.float32)}, 1, False, diagonal=False)
+    precision, kind, _ = curvature_at(posterior, arrays, {"beta": jnp.asarray(beta, jnp.float32)}, 1, False, diagonal=False)
     exact = hessian(x.astype(float), beta)
     scale = np.sqrt(np.diag(exact))
     assert kind == "hessian"
@@ -115,7 +102,7 @@ def test_the_fisher_information_stands_in_where_the_hessian_is_indefinite():
     x = np.concatenate([RNG.normal(3, 1, 100), RNG.normal(-3, 1, 100)])
     posterior, arrays, _ = problem(mixture, {"x": x}, {"mu": np.array(1.0)}, lambda p: -0.5 * p["mu"] ** 2)
     for mu, expected in ((0.5, "fisher"), (3.0, "hessian")):
-        precision, kind = curvature_at(posterior, arrays, {"mu": jnp.array(mu)}, 0, False, diagonal=False)
+        precision, kind, _ = curvature_at(posterior, arrays, {"mu": jnp.array(mu)}, 0, False, diagonal=False)
         gradients = x * np.tanh(x * mu) - mu
         bends = 1 - x**2 / np.cosh(x * mu) ** 2
         assert kind == expected
@@ -185,126 +172,11 @@ def test_what_rounding_leaves_gives_way_to_the_prior():
     assert "determine sigma:" in str(open_direction(["sigma"]))
 
 
-# The noise of minibatches, against enumeration.
-
-ROWS = {"x": X[:40], "y": Y[:40]}
-WHITE = np.linalg.inv(np.linalg.cholesky(hessian(X[:40], np.array([0.6, -0.2, 0.1])))).T
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["control variates", "plain"])
-def noisy(request):
-    posterior, arrays, _ = problem(logistic, ROWS, {"beta": np.zeros(3)}, normal_prior)
-    origin = {"beta": jnp.array([0.6, -0.2, 0.1])}
-    whitening = survey.dense_whitening(WHITE, origin)
-    return Pilot(posterior, arrays, centred=request.param), whitening
-
-
-def row_terms(pilot, whitening, points):
-    """Every row's whitened term at every point, written out."""
-    there = np.asarray(whitening.origin["beta"], float)
-    x, y = ROWS["x"], ROWS["y"]
-
-    def gradients(beta):
-        return x * (y - 1 / (1 + np.exp(-x @ beta)))[:, None] @ WHITE
-
-    return np.stack([gradients(there + WHITE @ z) - (gradients(there) if pilot.centred else 0) for z in points])
-
-
-def enumerated(terms, probabilities):
-    """E over the row of (term/q)(term/q)ᵀ, less the square of its mean, averaged over points."""
-    total = terms.sum(axis=1)
-    common = np.einsum("pi,pj->ij", total, total)
-    return (np.einsum("pri,prj,r->ij", terms, terms, 1 / probabilities) - common) / len(terms)
-
-
-def test_scores_are_root_mean_squares(noisy):
-    pilot, whitening = noisy
-    points = RNG.normal(size=(5, 3))
-    scores = np.concatenate([s for _, s in pilot._scored(whitening, points)])
-    exact = np.sqrt((row_terms(pilot, whitening, points) ** 2).sum(axis=2).mean(axis=0))
-    np.testing.assert_allclose(scores, exact, rtol=1e-4)
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-def test_the_noise_is_that_of_enumeration(noisy, weighted):
-    pilot, whitening = noisy
-    points = posterior_points(whitening, 0)
-    terms = row_terms(pilot, whitening, points)
-    even = np.full(40, 1 / 40)
-    q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0))) if weighted else even
-    choice = Importance(pilot.table, q) if weighted else None
-    found = [pilot.noise(whitening, points, choice, seed) for seed in range(12)]
-    for what, law in (("drawn", q), ("alike", even)):
-        every = np.array([getattr(noise, what) for noise in found])
-        error = every.std(axis=0, ddof=1) / np.sqrt(len(every))
-        exact = enumerated(terms, law)
-        rounding = 1e-3 * np.trace(exact)
-        exact = exact if what == "drawn" else np.diag(exact)
-        assert every.shape[1:] == exact.shape
-        assert np.max(np.abs(every.mean(axis=0) - exact) / (error + rounding)) < 4
-    assert points.shape == (NOISE_POINTS, 3)
-
-
-def test_importance_makes_less_noise(noisy):
-    pilot, whitening = noisy
-    points = posterior_points(whitening, 0)
-    terms = row_terms(pilot, whitening, points)
-    q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0)))
-    noise = pilot.noise(whitening, points, Importance(pilot.table, q), 0)
-    assert np.trace(noise.drawn) < 0.9 * noise.alike.sum()
-
-
-def test_points_for_scores_reach_far(noisy):
-    pilot, _ = noisy
-    points = pilot.points(3, 0)
-    assert points.shape == (MOST_POINTS, 3)
-    states = RNG.normal(size=(1000, 3))
-    chosen = pilot.some_of(states)
-    assert chosen.shape == (MOST_POINTS, 3)
-    assert np.max((states**2).sum(axis=1)) in (chosen**2).sum(axis=1)
-
-
 def test_a_whitening_needs_no_inverse_of_a_badly_scaled_matrix():
     with jax.enable_x64(True):
         precision = np.array([[1e12, 0.5], [0.5, 1e-12]])
         L = np.asarray(whitening_of(precision, {"a": jnp.zeros(2)}).factor)
         np.testing.assert_allclose(L.T @ precision @ L, np.eye(2), atol=1e-9)
-
-
-# The curvature away from the centre.
-
-
-def wall(params, batch):
-    """A log likelihood that bends down by itself: λ = 1 at 0, and more to the right."""
-    return -(jnp.exp(params["beta"] @ batch["x"].T) - params["beta"] @ batch["x"].T)
-
-
-def test_curvatures_are_the_largest_eigenvalues_of_the_hessian(x64):
-    x = np.eye(3)[np.arange(30) % 3] / np.sqrt(10)
-    found = Problem.of(wall, {"x": x}, {"beta": np.zeros(3)}, lambda p: 0.0 * p["beta"].sum())
-    pilot = Pilot(found.posterior, found.table, centred=True)
-    points = np.array([[0.0, 0, 0], [3, 0, 0], [0, 6, -3], [-9, -9, -9]])
-    factor = whitening_of(np.eye(3), found.position)
-    every = Importance(found.table, np.full(30, 1 / 30), np.zeros(0, int))
-    exact = [max(np.exp(z / np.sqrt(10)).max(), 0) for z in points]
-    seen = pilot.curvatures(factor, points, every, 0)
-    np.testing.assert_allclose(seen[1:3], exact[1:3], rtol=0.15)  # rows are drawn: 4,096 of 30
-    certain = Importance(found.table, np.zeros(30) + np.eye(30)[29], np.arange(29))
-    np.testing.assert_allclose(pilot.curvatures(factor, points, certain, 0)[1:3], exact[1:3], rtol=1e-3)
-    assert np.all(seen[[0, 3]] < 1.05)
-
-
-def test_points_for_the_curvature_have_the_farthest_states_among_them():
-    states = np.random.default_rng(0).normal(size=(1000, 3))
-    states[17] = 30.0
-    chosen = Pilot.curvature_points(whitening_of(np.eye(3), {"beta": jnp.zeros(3)}), states)
-    assert len(chosen) == 16
-    assert (chosen == 30.0).all(axis=1).any()
-
-
-@pytest.mark.parametrize(("d", "count"), [(5, 256), (300, 54), (1500, 16), (5000, 16)])
-def test_the_noise_is_measured_at_as_many_points_as_time_allows(d, count):
-    assert noise_points(d) == count
 
 
 def test_a_prior_however_weak_beside_the_rows_determines():
@@ -315,39 +187,3 @@ def test_a_prior_however_weak_beside_the_rows_determines():
         with pytest.raises(sgmcmc.SgmcmcError, match="some combination of"):
             with_floor(likelihood, silent, names)
     assert not speaks(np.diag([1.0, 0.0]), np.array([1e-3, 1.0])), "a prior on the other number"
-
-
-# Points at which rows are weighed.
-
-
-def counts(params, batch):
-    eta = params["a"] + params["u"][batch["g"]]
-    return batch["y"] * eta - jnp.exp(eta)
-
-
-def a_level_without_a_count():
-    """A row of its own, with no count, and a prior so wide that it alone decides: a wall on one side, nothing on the other."""
-    rng = np.random.default_rng(7)
-    g, y = rng.integers(0, 3, 4_000).astype(np.int32), rng.poisson(0.3, 4_000).astype(np.float32)
-    g[0], y[0] = 3, 0
-    start = {"a": 0.0, "u": np.zeros(4)}
-    return Problem.of(counts, {"g": g, "y": y}, start, lambda p: -0.5 * ((p["u"] / 100) ** 2).sum() - 0.5 * (p["a"] / 5) ** 2)
-
-
-def test_points_beyond_a_wall_are_brought_nearer():
-    found = a_level_without_a_count()
-    survey = take_survey(found, 0, False)
-    pilot = Pilot(found.posterior, found.table, centred=True)
-    points = pilot.points(5, 0)
-    with pytest.raises(sgmcmc.InputError, match="scores"):  # the control: exp of hundreds
-        pilot.importance(survey.whitening, points)
-    nearer = pilot.plausible(survey.whitening, points, None, 0)
-    choice = pilot.importance(survey.whitening, nearer)
-    ratio = np.linalg.norm(nearer, axis=1) / np.linalg.norm(points, axis=1)
-    assert set(np.log2(ratio).round(6)) <= {0.0, -1.0, -2.0, -3.0, -4.0, -5.0, -6.0}
-    assert ratio.min() < 1 == ratio.max(), "others stay"
-    assert choice.probabilities.argmax() == 0
-    np.testing.assert_array_equal(pilot.plausible(survey.whitening, nearer, choice, 0), nearer)
-    gaussian = surveyed(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior)
-    bowl = Pilot(*problem(logistic, {"x": X, "y": Y}, {"beta": np.zeros(3)}, normal_prior)[:2], centred=True)
-    np.testing.assert_array_equal(bowl.plausible(gaussian.whitening, points[:, :3], None, 0), points[:, :3])
