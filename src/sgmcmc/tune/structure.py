@@ -34,6 +34,15 @@ def unseen_by_rows(posterior: Posterior, table: Table, position: PyTree) -> tupl
     return tuple(not seen or i in of_products for i, seen in enumerate(used[: len(jax.tree.leaves(position))]))
 
 
+def unseen_by_prior(posterior: Posterior, position: PyTree) -> tuple[bool, ...]:
+    """For every leaf, whether the log prior does not depend on it."""
+    count = len(jax.tree.leaves(position))
+    if posterior.log_prior is None:
+        return (True,) * count
+    program = jax.make_jaxpr(posterior.log_prior)(jax.eval_shape(posterior.transform.to_params, position))
+    return tuple(not seen for seen in partial_eval.dce_jaxpr(program.jaxpr, [True])[1][:count])
+
+
 def groups_of(posterior: Posterior, table: Table, position: PyTree, seed: int) -> Layout | None:
     """The parameters of groups, where that pays: leaves of which every row knows one line only, the same one in all of them.
 

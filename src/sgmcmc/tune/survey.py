@@ -11,7 +11,7 @@ from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import PyTree, flat, number_names, size
+from sgmcmc.core.trees import PyTree, flat, leaf_names, number_names, size
 from sgmcmc.problem.arrow import Layout
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening
@@ -31,7 +31,7 @@ from sgmcmc.tune.mode import (
     fisher_information,
     prior_curvature,
 )
-from sgmcmc.tune.structure import groups_of, unseen_by_rows
+from sgmcmc.tune.structure import groups_of, unseen_by_prior, unseen_by_rows
 
 HESSIAN_WORK = 4e9
 """Rows × d² that the dense Hessian may cost; with more rows a subsample gives the correlations and all rows the scales."""
