@@ -114,6 +114,9 @@ def _anchored(problem: Problem, seed: int, progress: Progress) -> Survey | None:
     """The survey of a model with parameters of groups, or with parameters that no row knows; None for others."""
     posterior, table, start = problem.posterior, problem.table, problem.position
     layout, unseen = groups_of(posterior, table, start, seed), unseen_by_rows(posterior, table, start)
+    open_leaves = zip(leaf_names(start), unseen, unseen_by_prior(posterior, start), strict=True)
+    if alone := [name for name, no_row, no_prior in open_leaves if no_row and no_prior]:
+        raise open_direction(alone[:1])
     if (layout is None and (size(start) > LARGEST_DENSE or not any(unseen))) or all(unseen):
         return None
     anchor = find_anchor(problem, layout, unseen, seed, progress)
