@@ -67,10 +67,13 @@ class Surveyed:
         estimator, posterior, whitening, inner = kernel.estimator, kernel.posterior, self.whitening, self.centre
         if isinstance(estimator, Whitened) and whitening is not None:
             estimator, posterior = estimator.inner, whitened(posterior, whitening)
-        if not estimator.centred:
-            inner = estimator.init(posterior, self.position, FullPasses(source.arrays, progress))
-        elif whitening is not None and inner is not None:
+        if inner is not None and whitening is not None:
             inner = whitened_centre(inner, whitening)
+        if not (estimator.centred and estimator.made(inner)):  # it carries no centre, or more of one than a survey has
+            begun = estimator.init(posterior, self.position, FullPasses(source.arrays, progress))
+            if isinstance(begun, Centre) and inner is not None:
+                begun = replace(begun, distance=inner.distance, converged=inner.converged)
+            inner = begun
         return Given(self.position, inner if whitening is None else WhitenedState(whitening, inner))
 
 
