@@ -138,6 +138,7 @@ def test_of_a_hierarchy_the_anchor_is_in_the_mass(grouped):
     assert layout.axes == (None, None, 0)
     assert unseen == (True, True, False)
     anchor = find_anchor(problem, layout if grouped else None, unseen, 0, False)
+    assert anchor.layout == (layout if grouped else None)
     exact, there = by_quadrature(y), anchor.centre.position
 
     def off(position):

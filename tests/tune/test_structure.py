@@ -9,6 +9,7 @@ import pytest
 
 from sgmcmc import constraints
 from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.problem.arrow import Layout
 from sgmcmc.problem.recentring import Product, Recentred
 from sgmcmc.run.request import Problem
 from sgmcmc.tune import structure
@@ -140,6 +141,28 @@ def test_a_second_grouping_that_no_looked_at_row_shows_is_found_by_the_product()
         assert layout.axes == (0,)
         arrow = likelihood_curvature(found.posterior, found.table, found.position, layout)
         assert is_arrow(found.posterior, found.table, found.position, layout, arrow, 0) is expected
+
+
+@pytest.mark.parametrize(("far", "expected"), [(0.0, True), (1.0, False)])
+def test_one_pair_of_many_groups_is_found_by_the_product(far, expected):
+    """A correlation of 0.4 between two of 5,000 groups: nothing beside all of the product, but not beside its own number."""
+    count = 5000
+    data = {"g": np.arange(2 * count, dtype=np.int32) % count, "y": np.ones(2 * count, np.float32)}
+    data["far"] = far * (np.arange(2 * count) == 1234).astype(np.float32)
+    found = problem(lambda p, b: p["u"][b["g"]] + b["far"] * p["u"][0], {"u": np.zeros(count)}, data=data)
+    layout = Layout((0,), ((count,),))
+    arrow = likelihood_curvature(found.posterior, found.table, found.position, layout)
+    assert is_arrow(found.posterior, found.table, found.position, layout, arrow, 0) is expected
+
+
+@pytest.mark.parametrize(("coupled", "expected"), [(False, True), (True, False)])
+def test_a_prior_between_groups_beside_a_precise_one_is_no_arrow(coupled, expected):
+    def smooth(params):
+        return prior(params) - 0.5 * coupled * (jnp.diff(params["u"]) ** 2).sum() - 0.5 * 1e8 * params["a"] ** 2
+
+    found = problem(lambda p, b: p["a"] + p["u"][b["g"]], {"a": 0.0, "u": np.zeros(J)}, log_prior=smooth)
+    layout = groups_of(found.posterior, found.table, found.position, 0)
+    assert is_arrow_of_prior(found.posterior, found.position, layout, 0) is expected
 
 
 @pytest.mark.parametrize(("coupled", "expected"), [(False, True), (True, False)])
