@@ -12,8 +12,10 @@ import pytest
 
 from sgmcmc import InputError, State
 from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.second_order import CurvedCentre, Matrix
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.checkpoints.packing import fill, outline, pack, unpack
+from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.words import Decisions
 
@@ -125,6 +127,24 @@ def test_a_state_comes_back_whole(name, tmp_path):
     assert jax.tree.structure(back["state"]) == jax.tree.structure(state)
     assert all(map(same_bits, jax.tree.leaves(back["state"]), jax.tree.leaves(state)))
     assert back["state"].estimator.whitening.dense is True
+
+
+@pytest.mark.parametrize("shape", ["arrow", "matrix"])
+def test_a_centre_with_its_curvature_comes_back_whole(shape, tmp_path):
+    params = {"mu": jnp.zeros(2), "u": jnp.arange(6.0).reshape(3, 2)}
+    layout = Layout((None, 0), ((2,), (3, 2)))
+    arrow = Arrow(jnp.eye(2), jnp.ones((3, 2, 2)) / 7, jnp.stack([3 * jnp.eye(2)] * 3))
+    whitening, hessian = ArrowWhitening.of(arrow, params, layout), arrow
+    if shape == "matrix":
+        whitening, hessian = Whitening(params, jnp.eye(8), dense=True), Matrix(jnp.eye(8) / 3)
+    state = WhitenedState(whitening, CurvedCentre(jnp.zeros(8), jnp.ones(8), jnp.float32(0.01), jnp.asarray(True), hessian))
+    back = through_files({"est_state": state, "layout": layout}, tmp_path, params)
+    assert back["layout"] == layout
+    assert hash(back["layout"]) == hash(layout), "it is part of what a program is compiled for"
+    assert jax.tree.structure(back["est_state"]) == jax.tree.structure(state)
+    assert all(map(same_bits, jax.tree.leaves(back["est_state"]), jax.tree.leaves(state)))
+    assert isinstance(back["est_state"].inner, CurvedCentre)
+    assert type(back["est_state"].inner.hessian) is type(hessian)
 
 
 def test_without_the_params_other_nodes_become_dicts_by_name(tmp_path):

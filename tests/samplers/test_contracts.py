@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.algorithms import PersistentHamiltonian, SymmetricHamiltonian
+from sgmcmc.algorithms import BAOA, PersistentHamiltonian, SecondOrder, SymmetricHamiltonian
 from sgmcmc.testing import check_sampler
 
 RNG = np.random.default_rng(5)
@@ -55,11 +55,15 @@ BATTERY = {
     "saga-persistent": (composed(gradient="saga", dynamics=PersistentHamiltonian()), {}),
     "saga-nose-hoover": (composed(gradient="saga", dynamics="nose-hoover"), {}),
     "saga-baoa": (composed(gradient="saga", dynamics="baoa"), {}),
+    "second-order": (composed(gradient=SecondOrder()), {}),
+    "second-order-baoa": (composed(gradient=SecondOrder(), dynamics="baoa"), {}),
+    "second-order-learning": (composed(gradient=SecondOrder(), dynamics=BAOA(warmup=500)), {}),
+    "second-order-laplace": (composed(gradient=SecondOrder()), {"precondition": "laplace"}),
     "baoacv-laplace": (sgmcmc.baoacv_setup, {"precondition": "laplace"}),
     "diagonal": (sgmcmc.sgld_setup, {"precondition": "diagonal"}),
     "saga-laplace": (composed(gradient="saga"), {"precondition": "laplace"}),
 }
-SOME = ("sgld", "sghmc", "baoacv-laplace", "saga")
+SOME = ("sgld", "sghmc", "baoacv-laplace", "saga", "second-order-laplace")
 ALL = [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in BATTERY]
 """One leap and several, each estimator, and whitening at every change; all others with the slow tests."""
 

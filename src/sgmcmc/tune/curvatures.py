@@ -20,6 +20,9 @@ from sgmcmc.tune.mode import as_tree
 Curvature: TypeAlias = np.ndarray | Arrow
 """Minus second derivatives: a matrix of all numbers in their order, or an arrow in the order of its layout."""
 
+VECTORS = 3
+"""Vectors at random that tell an arrow from another matrix."""
+
 FLOOR = 0.02
 """Of a precision scaled to a unit diagonal: the least eigenvalue that is believed of curvatures averaged over some points."""
 
@@ -52,22 +55,36 @@ def prior_curvature_over(posterior: Posterior, positions: PyTree, layout: Layout
 
 
 def is_arrow(posterior: Posterior, table: Table, position: PyTree, layout: Layout, found: Arrow, seed: int) -> bool:
-    """Whether an arrow is all there is of the likelihood's curvature: by its product with a vector at random."""
-    scale = np.sqrt(np.where(found.diagonal > 0, found.diagonal, 1.0))
-    vector = np.random.default_rng(seed).standard_normal((1, layout.size)) / scale
-    program = partial(compiled(_products, posterior, layout), position, jnp.asarray(vector, float))
-    seen = full_sum(program, table, extra=64)[0]
-    return bool(np.linalg.norm((seen - np.asarray(found.times(vector[0]))) / scale) < 0.01 * np.linalg.norm(seen / scale))
+    """Whether an arrow is all there is of the likelihood's curvature: by its products with vectors at random."""
+    vectors = _at_random(found, seed)
+    program = partial(compiled(_products, posterior, layout), position, jnp.asarray(vectors, float))
+    return _are_products(found, vectors, full_sum(program, table, extra=64))
 
 
 def is_arrow_of_prior(posterior: Posterior, position: PyTree, layout: Layout, seed: int) -> bool:
     """Whether an arrow is all there is of the prior's curvature."""
     one = tree_map(lambda x: x[None], position)
     found = prior_curvature_over(posterior, one, layout)
-    vector = np.random.default_rng(seed).standard_normal((1, layout.size))
-    seen = np.asarray(compiled(_prior_products, posterior, layout)(one, jnp.asarray(vector, float)), np.float64)[0]
     assert isinstance(found, Arrow)
-    return bool(np.linalg.norm(seen - np.asarray(found.times(vector[0]))) <= 0.01 * np.linalg.norm(seen))
+    vectors = _at_random(found, seed)
+    seen = compiled(_prior_products, posterior, layout)(one, jnp.asarray(vectors, float))
+    return _are_products(found, vectors, np.asarray(seen, np.float64))
+
+
+def _at_random(found: Arrow, seed: int) -> np.ndarray:
+    scale = _units(found)
+    return np.random.default_rng(seed).standard_normal((VECTORS, len(scale))) / scale
+
+
+def _are_products(found: Arrow, vectors: np.ndarray, seen: np.ndarray) -> bool:
+    """Number by number, each in its own units: a pair of groups among thousands that know each other is nothing beside all."""
+    scale, products = _units(found), np.stack([np.asarray(found.times(vector), np.float64) for vector in vectors])
+    return bool((np.abs(seen - products) / scale < 0.01 * np.maximum(np.abs(seen) / scale, 1.0)).all())
+
+
+def _units(found: Arrow) -> np.ndarray:
+    diagonal = np.abs(found.diagonal)
+    return np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
 
 
 def in_whitened(curvature: Curvature, whitening: AnyWhitening) -> Any:

@@ -155,8 +155,8 @@ def control_variates(
     """Control variates about the centre, rows drawn by how much they matter, as many as keep the noise low.
 
     `states` of chains, in the variables of `whitening`, say where it is to be low; without them, N(0, I). `before` is the
-    design that made them: its order is kept, and near enough to what is needed its number of rows, and with it what was
-    compiled. `likelihood` is the curvature of all rows at the centre, where it is known.
+    design that made them: its order is kept, if it had control variates, and near enough to what is needed its number of rows,
+    and with it what was compiled. `likelihood` is the curvature of all rows at the centre, where it is known.
     """
     posterior, n_rows, d = pilot.posterior, pilot.posterior.n_rows, size(whitening.origin)
     if states is None:
@@ -168,7 +168,7 @@ def control_variates(
         scored = pilot.plausible(whitening, scored, None, seed)
     else:
         scored, measured = pilot.some_of(states), states
-    orders = (1, 2) if before is None else (before.order,)
+    orders = (before.order,) if before is not None and before.centred else (1, 2)
     choices = {
         order: replace(pilot, order=order).weigh(whitening, scored, chains, seed)
         for order in orders

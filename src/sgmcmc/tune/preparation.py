@@ -63,15 +63,27 @@ class Surveyed:
         assert self.centre is not None
         return self.centre.position
 
+    @property
+    def whitened_centre(self) -> Centre | None:
+        """The centre in the variables of the whitening."""
+        if self.centre is None or self.whitening is None:
+            return self.centre
+        return whitened_centre(self.centre, self.whitening)
+
     def find(self, kernel: Kernel, source: Source, root: jax.Array, progress: Progress) -> Given:
-        estimator, posterior, whitening, inner = kernel.estimator, kernel.posterior, self.whitening, self.centre
+        estimator, posterior, whitening, inner = kernel.estimator, kernel.posterior, self.whitening, self.whitened_centre
         if isinstance(estimator, Whitened) and whitening is not None:
             estimator, posterior = estimator.inner, whitened(posterior, whitening)
-        if not estimator.centred:
-            inner = estimator.init(posterior, self.position, FullPasses(source.arrays, progress))
-        elif whitening is not None and inner is not None:
-            inner = whitened_centre(inner, whitening)
+        if not (estimator.centred and estimator.made(inner)):  # it carries no centre, or more of one than a survey has
+            inner = _judged(estimator.init(posterior, self.position, FullPasses(source.arrays, progress)), inner)
         return Given(self.position, inner if whitening is None else WhitenedState(whitening, inner))
+
+
+def _judged(state: Any, centre: Centre | None) -> Any:
+    """What an estimator carries, with what the search for its centre said of that."""
+    if centre is None or not isinstance(state, Centre):
+        return state
+    return replace(state, distance=centre.distance, converged=centre.converged)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Control variates of second order: differences to a centre, and to how gradients change about it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
+from sgmcmc.algorithms.gradients.minibatch import sum_of_rows
 from sgmcmc.algorithms.kernel import Estimate, Passes
 from sgmcmc.core.trees import Batch, PyTree, Rows, flat, split, tree_map
 from sgmcmc.problem.posterior import Posterior
@@ -57,12 +59,19 @@ class SecondOrder(ControlVariate):
 
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: CurvedCentre) -> Estimate:  # pyright: ignore[reportIncompatibleMethodOverride]: what it carries has more
         away = tree_map(jnp.subtract, position, state.position)
-        gradient = jax.grad(lambda x: posterior.log_likelihood(x, batch))
-        there, turn = jax.jvp(gradient, (state.position,), (away,))
-        differences = tree_map(lambda a, b, c: a - b - c, gradient(position), there, turn)
         known = tree_map(jnp.add, state.gradient, split(state.hessian.times(flat(away)), away))
         constant = tree_map(jnp.add, posterior.prior_gradient(position), known)
-        return tree_map(jnp.add, constant, posterior.over_strata(differences)), state, {}
+
+        def differences(gradient: Callable[[PyTree], PyTree]) -> PyTree:
+            there, turn = jax.jvp(gradient, (state.position,), (away,))
+            return tree_map(lambda a, b, c: a - b - c, gradient(position), there, turn)
+
+        if self.with_variance:
+            rows = differences(lambda x: posterior.row_gradients(x, batch.rows))
+            gradient, variance = sum_of_rows(posterior, constant, rows, batch)
+            return gradient, state, {"variance": variance}
+        total = differences(jax.grad(lambda x: posterior.log_likelihood(x, batch)))
+        return tree_map(jnp.add, constant, posterior.over_strata(total)), state, {}
 
 
 def hessian_of_rows(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
