@@ -1,7 +1,7 @@
 """The problem: a log likelihood over rows, a log prior, and where the parameters may live."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -77,9 +77,11 @@ def _flatten(constraints: Mapping[str, Any], front: str = "") -> dict[str, Any]:
     return by_name
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Posterior:
     """The log posterior as a function of the position, on any minibatch.
+
+    Two are equal if what is compiled for the one serves the other.
 
     Attributes:
         log_lik: the user's log likelihood.
@@ -88,14 +90,16 @@ class Posterior:
         transform: from position to parameters.
         per_row: whether `log_lik` returns one value per row instead of their sum.
         axis: the mesh axis over which likelihood terms are summed, where the rows are in strata.
+        same: equal for the same functions and transform; as it is here, for no others.
     """
 
-    log_lik: LogLik
-    log_prior: LogPrior | None
+    log_lik: LogLik = field(compare=False)
+    log_prior: LogPrior | None = field(compare=False)
     n_rows: int
-    transform: Transform
+    transform: Transform = field(compare=False)
     per_row: bool
     axis: str | None = None
+    same: Hashable = field(default_factory=object, repr=False)
 
     def log_likelihood(self, position: PyTree, batch: Batch) -> jax.Array:
         """The weighted sum over the batch: an unbiased estimate of the full log likelihood."""

@@ -15,6 +15,7 @@ import numpy as np
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.progress import Bar
+from sgmcmc.core.sameness import Keyed, sameness
 from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks
@@ -25,10 +26,18 @@ BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
 
 
-@lru_cache(maxsize=64)
+MOST_KEPT = 256
+"""Functions that are kept compiled while the process lives, those last asked for."""
+
+
 def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) -> Callable[..., Any]:
-    """`function(posterior, *fixed, ...)`, compiled once for these; what is left to give are arrays."""
-    return jax.jit(partial(function, posterior, *fixed))
+    """`function(posterior, *fixed, ...)`, compiled once for all that are the same; what is left to give are arrays."""
+    return _compiled(Keyed(sameness(function), function), posterior, *fixed)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _compiled(function: Keyed, posterior: Posterior, *fixed: Any) -> Callable[..., Any]:
+    return jax.jit(partial(function.value, posterior, *fixed))
 
 
 def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows]:

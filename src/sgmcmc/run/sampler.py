@@ -112,8 +112,9 @@ class Sampler:
     @cached_property
     def loop(self) -> Loop:
         """The loop that drives it."""
-        fresh = Loop.of(self.kernel, self.source)
-        return fresh if self.programs is None else replace(fresh, programs=self.programs)
+        if self.programs is None:
+            return Loop.of(self.kernel, self.source)
+        return Loop(self.kernel, self.source, self.programs)
 
     def init(self, seed: Any = None, *, n_chains: int | None = None, progress: Progress = True) -> State:
         """The state before the first iteration; control variate samplers find their centre here.
@@ -152,7 +153,7 @@ class Sampler:
         if batch is None:
             new = self.loop.call(self.loop.programs.single_step, state, state.key, int(state.step))
         else:
-            new = self.loop.programs.step_on(state, self._own_batch(batch))
+            new = self.loop.programs.step_on(self.loop.constants, state, self._own_batch(batch))
         self._raise_if_diverged((new.position, new.gradient), state)
         return new
 
@@ -206,8 +207,9 @@ class Sampler:
         stride = request.thin * getattr(request.keeps.get(trace or ""), "thin", 1)
 
         def weights(before: int, after: int) -> np.ndarray:
-            weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self.begin.position)))
-            return np.asarray(weight(jnp.asarray(first + stride * (1 + np.arange(before, after)))))
+            count = after - before
+            padded = np.arange(before, before + (1 << max(0, count - 1).bit_length()))  # any number of draws, a few programs
+            return np.asarray(self.loop.programs.weights(first + stride * (1 + padded), self.begin.position))[:count]
 
         def recorded(standing: Standing) -> dict[str, Any]:
             kept = {name: value for name, value in account.values(standing).items() if not isinstance(request.keeps[name], Trace)}

@@ -14,10 +14,12 @@ from sgmcmc.checkpoints.places import Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
+from sgmcmc.problem.posterior import Posterior
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import OUTSIDE, Decisions
+from sgmcmc.run.passes import compiled
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled
@@ -117,7 +119,8 @@ def sample(
         return problem.identity(asked if keep is None else asked | beside.texts(problem.shapes))
 
     with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
-        result = _within_limits(_Sampling(problem, draws, chains, target_ess, engine, place, progress, keep).run(), log_prior)
+        result = _Sampling(problem, draws, chains, target_ess, engine, place, progress, keep).run()
+        result = _within_limits(result, problem.posterior)
     _warn(result)
     return result
 
@@ -280,12 +283,16 @@ def _least_ess(result: Result) -> float:
     return float(np.nanmin(ess))
 
 
-def _within_limits(result: Result, log_prior: LogPrior | None) -> Result:
+def _log_priors(posterior: Posterior, draws: PyTree) -> jax.Array:
+    return jax.lax.map(posterior.log_prior, draws, batch_size=PRIORS_AT_ONCE)
+
+
+def _within_limits(result: Result, posterior: Posterior) -> Result:
     """The result, with a word on draws that the prior excludes: chains do not feel a limit that has no gradient."""
-    if log_prior is None:
+    if posterior.log_prior is None:
         return result
     draws = tree_map(lambda x: x.reshape(-1, *x.shape[2:]), result.draws)
-    values = jax.jit(partial(jax.lax.map, log_prior, batch_size=PRIORS_AT_ONCE))(draws)
+    values = compiled(_log_priors, posterior)(draws)
     outside = int(np.count_nonzero(~np.isfinite(np.asarray(values))))
     if not outside:
         return result
