@@ -18,6 +18,7 @@ import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ import numpy as np
 MOST_PARTS = 20_000
 """Values looked at for one key: what has more parts is not looked into."""
 
-PLAIN = (types.NoneType, types.EllipsisType, bool, int, float, complex, str, bytes, range, slice, np.dtype)
+PLAIN = (types.NoneType, types.EllipsisType, bool, int, float, complex, str, bytes, range, slice)
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug", "callback"})
 CALLING_BACK = ("jax._src.debugging", "jax._src.callback")
 """Names by which functions call Python from compiled code: these are known by being themselves, or others would hear of it."""
@@ -108,10 +109,12 @@ class _Look:
 
     def key(self, value: Any) -> Hashable:
         """The key of one value."""
-        if isinstance(value, PLAIN):
+        if type(value) in PLAIN or isinstance(value, np.dtype):
             return type(value), repr(value)  # 0.0 and -0.0, 1 and True are not the same
-        if isinstance(value, np.ndarray | np.generic | jax.Array):
+        if type(value) in (np.ndarray, np.memmap) or isinstance(value, np.generic | jax.Array):
             return self._array(value)
+        if isinstance(value, Enum):
+            return "member", _Itself(type(value)), value.name
         if isinstance(value, types.ModuleType):
             return "module", value.__name__
         if id(value) in self._seen:
@@ -129,8 +132,8 @@ class _Look:
         if isinstance(value, types.CodeType):
             return self._code(value)
         if _named(value):
-            calls_back = value.__module__ in CALLING_BACK
-            return "named", value.__module__, value.__qualname__, self._unknown(value) if calls_back else None
+            module = getattr(value, "__module__", None)
+            return "named", kind, module, value.__name__, self._unknown(value) if module in CALLING_BACK else None
         if isinstance(value, types.FunctionType):
             return self._function(value)
         if isinstance(value, types.MethodType):
@@ -138,13 +141,13 @@ class _Look:
         if isinstance(value, types.BuiltinFunctionType):
             return "builtin", value.__name__, self.key(value.__self__)
         if isinstance(value, partial):
-            return "partial", self.key(kind), self._all(value.func, value.args, value.keywords)
+            return self.key(kind), self._all(value.func, value.args, value.keywords, *_beside(value))
         if isinstance(value, tuple | list):
-            return self.key(kind), self._all(*value)
+            return self.key(kind), self._all(*value), self._all(*_beside(value))
         if isinstance(value, dict):
-            return self.key(kind), self._all(*value), self._all(*value.values())
-        if isinstance(value, set | frozenset) and all(isinstance(one, PLAIN) for one in value):
-            return self.key(kind), frozenset(self._all(*value))
+            return self.key(kind), self._all(*value), self._all(*value.values()), self._all(*_beside(value))
+        if kind in (set, frozenset) and all(type(one) in PLAIN for one in value):
+            return kind, frozenset(self._all(*value))
         return self._object(value)
 
     def _all(self, *values: Any) -> tuple[Hashable, ...]:
@@ -163,7 +166,7 @@ class _Look:
             return "jit", self.key(inner)
         if is_dataclass(value):
             parts = {one.name: getattr(value, one.name, None) for one in fields(value)} | getattr(value, "__dict__", {})
-        elif kind.__basicsize__ == _Bare.__basicsize__ and (_ours(kind) or not _of_a_library(kind)):
+        elif kind is types.SimpleNamespace or (kind.__basicsize__ == _Bare.__basicsize__ and (_ours(kind) or not _library(kind))):
             parts = vars(value)
         else:
             return self._unknown(value)
@@ -194,16 +197,30 @@ class _Look:
                 continue
             value = function.__globals__[name]
             found.append((name, self.key(value)))
-            if isinstance(value, types.ModuleType) and not _in_a_library(value.__name__):
-                found.extend((name, one, self.key(getattr(value, one))) for one in attributes if hasattr(value, one))
+            if isinstance(value, types.ModuleType):
+                found.append(self._module(value, attributes))
         return tuple(found)
 
+    def _module(self, module: types.ModuleType, attributes: tuple[str, ...], *above: types.ModuleType) -> tuple[Hashable, ...]:
+        """What these names stand for in a module of the user's, and in those inside it."""
+        if _in_a_library(module.__name__) or module in above:
+            return ()
+        inside = [(name, getattr(module, name)) for name in attributes if hasattr(module, name)]
+        modules = (value for _, value in inside if isinstance(value, types.ModuleType))
+        deeper = tuple(self._module(one, attributes, module, *above) for one in modules)
+        return tuple((name, self.key(value)) for name, value in inside), deeper
+
     def _class(self, kind: type) -> Hashable:
-        if _of_a_library(kind):
+        if _library(kind):
             return "class", kind.__module__, kind.__qualname__, _Itself(kind)
         inside = {name: value for name, value in vars(kind).items() if _written(name, value)}
         bases = self._all(*kind.__bases__)
         return "class", _Itself(kind), bases, tuple(inside), self._all(*map(_behind, inside.values()))
+
+
+def _beside(value: Any) -> tuple[Any, ...]:
+    """What a container of the user's own has beside its contents."""
+    return tuple(item for pair in getattr(value, "__dict__", {}).items() for item in pair)
 
 
 def _behind(value: Any) -> Any:
@@ -274,7 +291,7 @@ def _in_a_library(module: str) -> bool:
     return module in sys.builtin_module_names or (module != "__main__" and _is_library(getattr(home, "__file__", None) or ""))
 
 
-def _of_a_library(kind: type) -> bool:
+def _library(kind: type) -> bool:
     return _in_a_library(kind.__module__)
 
 
@@ -284,6 +301,8 @@ def _ours(kind: type) -> bool:
 
 def _named(value: Any) -> bool:
     """Whether a function is a module-level one of a library, which its name says all about."""
+    if isinstance(value, np.ufunc | jnp.ufunc):
+        return any(getattr(module, value.__name__, None) is value for module in (np, jnp))
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not callable(value) or not _in_a_library(module):
         return False

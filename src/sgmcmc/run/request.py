@@ -29,6 +29,7 @@ from sgmcmc.rows.table import Stratum, Table, check_dataset
 from sgmcmc.run.blame import check_start
 from sgmcmc.run.hosts import together
 from sgmcmc.run.passes import compiled, look_over
+from sgmcmc.run.programs_on_disk import keep_programs
 
 DRAWS = Trace()
 """What is kept unless told otherwise: every draw."""
@@ -128,6 +129,7 @@ class Problem:
         constraints: Mapping[str, Any] | None = None, progress: Progress = False,
     ) -> Problem:  # fmt: skip
         """The problem, or what is wrong with it; processes that share one refuse it together."""
+        keep_programs()
 
         def check() -> Problem:
             table = check_dataset(dataset)

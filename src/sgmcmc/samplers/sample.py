@@ -20,6 +20,7 @@ from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.run.passes import compiled
+from sgmcmc.run.programs_on_disk import keep_programs
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled
@@ -98,6 +99,7 @@ def sample(
     >>> fit.health().ok
     True
     """
+    keep_programs()
     check_progress(progress)
     check_count("draws", draws, least=20)
     check_count("chains", chains)
