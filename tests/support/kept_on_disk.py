@@ -1,6 +1,7 @@
 """A short run in a process of its own, for the tests of compiled programs on disk: `python kept_on_disk.py`.
 
-With `LARGEST_FILE` in the environment it may write no larger file. Printed are how many programs were compiled, how many of them were found on disk, a hash of the draws, and JAX's folder.
+With `LARGEST_FILE` in the environment it may write no larger file. Printed are how many programs were compiled, how many of
+them were found on disk, a hash of the draws, and JAX's folder.
 """
 
 from __future__ import annotations

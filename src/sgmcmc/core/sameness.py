@@ -302,7 +302,7 @@ def _ours(kind: type) -> bool:
 def _named(value: Any) -> bool:
     """Whether a function is a module-level one of a library, which its name says all about."""
     if isinstance(value, np.ufunc | jnp.ufunc):
-        return any(getattr(module, value.__name__, None) is value for module in (np, jnp))
+        return any(getattr(module, getattr(value, "__name__", ""), None) is value for module in (np, jnp))
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not callable(value) or not _in_a_library(module):
         return False

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, split, tree_map
+from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, on_host, split, tree_map
 from sgmcmc.rows.gathering import gather_all
 from sgmcmc.rows.table import Table, as_table
 
@@ -165,7 +165,8 @@ def check_params(params: Any) -> PyTree:
         wrong = _wrong_with(leaf)
         if wrong is not None:
             raise InputError(wrong.replace("NAME", f"params[{leaf_names(params)[number]!r}]"))
-    return tree_map(lambda x: jnp.array(x, dtype=jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)), params)
+    dtypes = tree_map(lambda x: jax.dtypes.canonicalize_dtype(np.asarray(x).dtype), params)
+    return tree_map(lambda x, dtype: jnp.array(on_host(x, dtype), dtype), params, dtypes)
 
 
 def _wrong_with(leaf: Any) -> str | None:
@@ -196,15 +197,24 @@ def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) ->
 
 
 def check_log_prior(log_prior: LogPrior | None, params: PyTree) -> None:
-    """A scalar, finite at the start."""
+    """A scalar."""
     if log_prior is None:
         return
     result = _shape("log_prior", log_prior, "lambda params: -0.5 * (params['theta'] ** 2).sum()", params)
     if getattr(result, "shape", None) != ():
         raise InputError(f"log_prior returned {describe(result)}; expected a scalar (end it with .sum())")
-    value = float(log_prior(params))
-    if not np.isfinite(value):
-        raise InputError(f"log_prior is {value} at the starting values; start params where the prior is positive")
+
+
+def log_prior_of_params(posterior: Posterior, params: PyTree) -> Any:
+    """The user's own log prior, where there is one."""
+    assert posterior.log_prior is not None
+    return posterior.log_prior(params)
+
+
+def check_prior_at_start(value: Any) -> None:
+    """It must be finite there."""
+    if not np.isfinite(float(value)):
+        raise InputError(f"log_prior is {float(value)} at the starting values; start params where the prior is positive")
 
 
 MOST_TOGETHER = 1000

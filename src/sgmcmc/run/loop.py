@@ -255,8 +255,9 @@ class _Drive:
                 left = np.repeat(each == steps, (state.n_chains or 1) // len(each))
                 attempted = tree_map(partial(_pick_chains, left), attempted, again["attempted"])
             report = again
-        log_posterior, proposal = float(np.mean(report["log_posterior"])), int(np.min(report["proposal"]))
-        told = {"steps": steps, "attempted": attempted, "log_posterior": log_posterior, "proposal": proposal}
+        log_posterior, proposal = (np.asarray(report[name]) for name in ("log_posterior", "proposal"))
+        told = {"steps": steps, "attempted": attempted}
+        told |= {"log_posterior": float(log_posterior.mean()), "proposal": int(proposal.min())}
         return state, carries, pieces, told
 
 

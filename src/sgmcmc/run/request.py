@@ -19,7 +19,9 @@ from sgmcmc.problem.posterior import (
     check_log_lik,
     check_log_prior,
     check_params,
+    check_prior_at_start,
     log_lik_shape,
+    log_prior_of_params,
     make_transform,
 )
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
@@ -141,6 +143,8 @@ class Problem:
             per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.in_strata else None
             same = _sameness_of_model(log_lik, log_prior, transform, table, start, position)
             posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis, same)
+            if log_prior is not None:
+                check_prior_at_start(compiled(log_prior_of_params, posterior)(start))
             suspects = check_log_lik(value := compiled(Posterior.sum_of_rows, posterior), position, table)
             check_start(value, posterior, position, table, suspects)
             return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
@@ -150,26 +154,24 @@ class Problem:
     def identity(self, values: Mapping[str, Any]) -> dict[str, str]:
         """The fingerprint of the problem and of how it is sampled."""
         table, start = self.table, check_params(self.params)
-        rows = _few_rows(table, min(3, table.n_rows))
+        rows = _few_rows(table)
         if isinstance(table, Stratum):
             values = {**values, "strata": f"{table.row_counts} rows, each on {table.devices} devices"}
         functions = {"log_lik": (self.posterior.log_lik, start, rows), "log_prior": (self.posterior.log_prior, start)}
         return fingerprint(table, functions, values)
 
 
-def _few_rows(table: Table, count: int) -> Rows:
-    """So many rows of a table, as shapes."""
+def _few_rows(table: Table) -> Rows:
+    """Some rows of a table, as shapes."""
+    count = min(3, table.n_rows)
     return {name: jax.ShapeDtypeStruct((count, *column.shape[1:]), column.dtype) for name, column in table.items()}
 
 
 def _sameness_of_model(
     log_lik: LogLik, log_prior: LogPrior | None, transform: Transform, table: Table, params: PyTree, position: PyTree
 ) -> Hashable:
-    """What makes two models one for the programs compiled for them: the user's functions, on one row and on several, and the
-    constraints.
-    """
-    counts = sorted({1, min(3, table.n_rows)})
-    functions = [known(log_lik, params, _few_rows(table, count), gradient=True) for count in counts]
+    """What makes two models one for the programs compiled for them: the user's functions and the constraints."""
+    functions = known(log_lik, params, _few_rows(table), gradient=True), known(log_prior, params, gradient=True)
     there, volume, back = transform.to_params, transform.log_det, transform.to_position
     bijections = of_function(there, position), of_function(volume, position), of_function(back, params)
-    return tuple(functions), known(log_prior, params, gradient=True), bijections
+    return functions, bijections

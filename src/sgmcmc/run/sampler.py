@@ -6,7 +6,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -128,10 +128,8 @@ class Sampler:
         chains = None if n_chains is None else check_count("n_chains", n_chains)
         root = self._agreed(as_key(draw_seed() if seed is None else seed))
         position, est_state = self.begin.find(self.kernel, self.source, root, progress)
-        keys = jax.random.key_data(jax.vmap(lambda chain: jax.random.fold_in(root, chain))(jnp.arange(chains or 1)))
-        if chains is None:
-            keys = keys[0]
-        else:
+        keys = _keys_of_chains(root, chains)
+        if chains is not None:
             position = _for_chains(0, position, chains)
             est_state = _for_chains(self.kernel.estimator.chain_axes, est_state, chains)
         argument = (keys, position, est_state, jax.random.key_data(root))
@@ -414,6 +412,13 @@ def open_place(
         return Nowhere(as_key(draw_seed()) if seed is None else seed)
     kind = SharedFolder if shared and jax.process_count() > 1 else RunFolder
     return kind.open(path, identity(), seed, params, allow_version_change)
+
+
+@partial(jax.jit, static_argnums=1)
+def _keys_of_chains(root: jax.Array, chains: int | None) -> jax.Array:
+    """The key of every chain, as plain numbers; of the only one where there is no chain axis."""
+    keys = jax.random.key_data(jax.vmap(lambda chain: jax.random.fold_in(root, chain))(jnp.arange(chains or 1)))
+    return keys[0] if chains is None else keys
 
 
 def _for_chains(axes: PyTree, tree: PyTree, chains: int) -> PyTree:

@@ -14,7 +14,7 @@ from sgmcmc.checkpoints.places import Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size, tree_map
-from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.posterior import Posterior, log_prior_of_params
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
@@ -286,7 +286,7 @@ def _least_ess(result: Result) -> float:
 
 
 def _log_priors(posterior: Posterior, draws: PyTree) -> jax.Array:
-    return jax.lax.map(posterior.log_prior, draws, batch_size=PRIORS_AT_ONCE)
+    return jax.lax.map(partial(log_prior_of_params, posterior), draws, batch_size=PRIORS_AT_ONCE)
 
 
 def _within_limits(result: Result, posterior: Posterior) -> Result:
