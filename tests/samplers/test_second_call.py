@@ -139,6 +139,22 @@ def test_a_global_that_changes_is_seen():
     assert abs(np.mean(sgmcmc.sgld(space["log_lik"], rows, {"mu": 0.0}, 1e-3, **told)["mu"]) - 5) < 0.5
 
 
+def test_a_sampler_set_up_before_a_change_spoils_nothing():
+    """What is compiled after a global has changed must not serve those for whom it has not."""
+    space = {"CENTRE": 5.0}
+    exec("def log_lik(params, batch):\n    return -0.5 * ((batch['x'] - params['mu'] - CENTRE) ** 2).sum()", space)
+    rows, told = {"x": np.zeros(500, np.float32)}, {"minibatch_size": 50}
+
+    def mean(sampler):
+        return np.mean(sampler.run(sampler.init(1, progress=False), 200, burn_in=100, progress=False)["mu"])
+
+    early = sgmcmc.sgld_setup(space["log_lik"], rows, {"mu": 0.0}, 2e-3, **told)
+    space["CENTRE"] = -5.0
+    mean(early)
+    space["CENTRE"] = 5.0
+    assert abs(mean(sgmcmc.sgld_setup(space["log_lik"], rows, {"mu": 0.0}, 2e-3, **told)) + 5) < 0.5
+
+
 def test_an_object_that_changes_is_seen():
     """So is one whose insides cannot be looked into: what JAX makes of the function tells."""
 

@@ -14,8 +14,10 @@ import itertools
 import os
 import sys
 import sysconfig
+import threading
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -41,7 +43,7 @@ def sameness(value: Any) -> Hashable:
     return _looked_at(value, lambda _: object())
 
 
-def sameness_of_traced(function: Callable[..., Any], traced: str) -> Hashable:
+def sameness_of_traced(function: Callable[..., Any] | None, traced: str) -> Hashable:
     """The same of a function of which it is also known what JAX makes of it: `traced` shows if something changed inside of what
     cannot be looked into, so that it is known by being itself.
     """
@@ -54,6 +56,27 @@ def itself(value: Any) -> Hashable:
         return _Itself(value)
     except TypeError:  # it knows no weak references
         return object()
+
+
+class Recent:
+    """The last so many of some values, by what they are made of: what was asked for longest ago goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._values, self._lock = most, OrderedDict[Hashable, Any](), threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The value of a key, made where there is none."""
+        with self._lock:
+            value = self._values.pop(key) if key in self._values else make()
+            self._values[key] = value
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+            return value
+
+    def drop(self, key: Hashable) -> None:
+        """Forget a value: whoever has it may go on with it."""
+        with self._lock:
+            self._values.pop(key, None)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.sameness import sameness_of_traced
 from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, on_host, split, tree_map
 from sgmcmc.rows.gathering import gather_all
 from sgmcmc.rows.table import Table, as_table
@@ -91,6 +92,7 @@ class Posterior:
         per_row: whether `log_lik` returns one value per row instead of their sum.
         axis: the mesh axis over which likelihood terms are summed, where the rows are in strata.
         same: equal for the same functions and transform; as it is here, for no others.
+        look: what the functions were made of when `same` was found.
     """
 
     log_lik: LogLik = field(compare=False)
@@ -100,6 +102,12 @@ class Posterior:
     per_row: bool
     axis: str | None = None
     same: Hashable = field(default_factory=object, repr=False)
+    look: Hashable = field(default=None, repr=False, compare=False)
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the functions are still made of what they were: a global that one reads may have another value by now."""
+        return self.look is None or self.look == look_at(self.log_lik, self.log_prior)
 
     def log_likelihood(self, position: PyTree, batch: Batch) -> jax.Array:
         """The weighted sum over the batch: an unbiased estimate of the full log likelihood."""
@@ -149,6 +157,11 @@ class Posterior:
         """The gradient of every row's log likelihood, rows on the first axis."""
         gradient = jax.grad(self.sum_of_rows)
         return jax.vmap(lambda row: gradient(position, one_row(row)))(rows)
+
+
+def look_at(log_lik: LogLik, log_prior: LogPrior | None) -> Hashable:
+    """What functions are made of, as far as can be seen."""
+    return sameness_of_traced(log_lik, ""), sameness_of_traced(log_prior, "")
 
 
 def one_row(row: Rows) -> Rows:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
 
@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from sgmcmc.algorithms.kernel import Kernel, per_step_and_chain, step_noise
 from sgmcmc.checkpoints.fingerprint import known, of_value
-from sgmcmc.core.sameness import Keyed, sameness
+from sgmcmc.core.sameness import Keyed, Recent, sameness
 from sgmcmc.core.trees import Batch, PyTree, State, all_finite, size, split, tree_map, where
 from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source, Take
@@ -21,6 +21,8 @@ from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
 
 MOST_KEPT = 64
 """Kernels whose programs are kept while the process lives, those last asked for."""
+
+_KEPT = Recent(MOST_KEPT)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Programs:
     def of(cls, kernel: Kernel, source: Source, strata: Spread | None) -> "Programs":
         """Those of a kernel: the ones that there are, if some were made for one like it before."""
         bare = kernel.given((dict.fromkeys(kernel.constants[0]), None))
-        return _first_of_its_kind(cls(_sameness_of_kernel(bare), bare, source.take, strata))
+        fresh = cls(_sameness_of_kernel(bare), bare, source.take, strata)
+        return _KEPT.get(fresh, lambda: fresh)
 
     @cached_property
     def chunk(self) -> Any:
@@ -62,7 +65,7 @@ class Programs:
 
         @jax.jit
         def step(constants: PyTree, state: State, batch: Batch) -> State:
-            kernel = self.kernel.given(constants)
+            kernel = self._given(constants)
 
             def one(state: State, noise: jax.Array) -> State:
                 return kernel.step(state, lambda _: batch, split(noise, state.position))
@@ -100,6 +103,12 @@ class Programs:
         """What draws of some iterations count for where the step size changes; the position is what moves, or its like."""
         return jax.jit(jax.vmap(self.kernel.schedule.weight, in_axes=(0, None)))
 
+    def _given(self, constants: PyTree) -> Kernel:
+        """The kernel of a program that is being traced: of no use to others if it is no longer what its key says."""
+        if not self.kernel.posterior.unchanged or _sameness_of_kernel(self.kernel) != self.key:
+            _KEPT.drop(self)
+        return self.kernel.given(constants)
+
     def _on_first_batch(self, function: Any, key_of: Callable[[Any], jax.Array], axes: Any, out_axes: PyTree) -> Any:
         """`function(kernel, first, batch, *others)` of one chain, for one chain or all, on the first minibatch of a plan."""
 
@@ -119,7 +128,7 @@ class Programs:
         """
 
         def program(constants: PyTree, *given: PyTree) -> PyTree:
-            return call(self.kernel.given(constants), *given)
+            return call(self._given(constants), *given)
 
         if self.strata is None:
             return jax.jit(program)
@@ -148,7 +157,7 @@ class Programs:
         each other at every step. What an estimator carries is then that of the step that failed: to choose between two tables
         of all rows at every step would cost more than the step.
         """
-        kernel, chained = self.kernel.given(constants), state.key.ndim == 2
+        kernel, chained = self._given(constants), state.key.ndim == 2
         schedule, advance = kernel.schedule, self._advance(kernel, chained)
         noise = self._noise(state, state.step + 1 + jnp.arange(capacity))
         opened = zip(keeps, carries, strict=True)
@@ -218,12 +227,6 @@ class Programs:
 
         specs = specs_along_chains(closed, state, self.kernel.chain_axes)
         return tuple(carry for carry, _ in specs), tuple(piece for _, piece in specs)
-
-
-@lru_cache(maxsize=MOST_KEPT)
-def _first_of_its_kind(programs: Programs) -> Programs:
-    """The first of those that are equal, with what was compiled for it."""
-    return programs
 
 
 def _sameness_of_kernel(kernel: Kernel) -> Hashable:

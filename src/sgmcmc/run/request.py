@@ -22,6 +22,7 @@ from sgmcmc.problem.posterior import (
     check_prior_at_start,
     log_lik_shape,
     log_prior_of_params,
+    look_at,
     make_transform,
 )
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
@@ -142,7 +143,7 @@ class Problem:
             check_log_prior(log_prior, start)
             per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.in_strata else None
             same = _sameness_of_model(log_lik, log_prior, transform, table, start, position)
-            posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis, same)
+            posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis, same, look_at(log_lik, log_prior))
             if log_prior is not None:
                 check_prior_at_start(compiled(log_prior_of_params, posterior)(start))
             suspects = check_log_lik(value := compiled(Posterior.sum_of_rows, posterior), position, table)
