@@ -17,6 +17,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import jax
 import pytest
 
+from sgmcmc.run.programs_on_disk import SETTING, keep_programs
+
 collect_ignore = ["support"]  # no tests, and one of them joins a job of several processes when it is imported
 
 
@@ -25,9 +27,10 @@ def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Programs that several tests or workers need are compiled once: compiling is most of what the tests cost."""
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    jax.config.update("jax_compilation_cache_dir", str(shared / "programs"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    os.environ[SETTING] = str(shared / "programs")  # processes that a test starts have it too
+    jax.config.update("jax_compilation_cache_dir", None)
+    keep_programs.cache_clear()
+    assert keep_programs() is not None
 
 
 @pytest.fixture

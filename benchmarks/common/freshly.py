@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 def environment() -> dict[str, str]:
     """Of a process that finds these modules, wherever it runs, and no program that another one compiled."""
     kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))}
+    path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
+    return kept | {"PYTHONPATH": path, "SGMCMC_CACHE": "0"}
 
 
 class NotEndedError(RuntimeError):

@@ -230,13 +230,21 @@ class InTheLoop(sources.HostRows):
         capacity, index = sources.distinct(drawn, count, self.n_rows, self.batch_size)
         return gathering.filled_up(index, capacity)
 
-    def take(self, data: Any, entry: jax.Array) -> Batch:
+    @property
+    def take(self) -> sources.Take:
+        return TakeInTheLoop(self.n_rows, self.batch_size)
+
+
+class TakeInTheLoop(sources.Take):
+    """By the foreign function."""
+
+    def __call__(self, data: Any, entry: jax.Array) -> Batch:
         def rows(column: jax.Array) -> jax.Array:
             out = jax.ShapeDtypeStruct((len(entry), *column.shape[1:]), column.dtype)
             row_bytes, n_rows = np.int64(column.nbytes // len(column)), np.int64(len(column))
             return jax.ffi.ffi_call("feeding_gather", out)(column, entry, bytes=row_bytes, rows=n_rows)
 
-        return Batch({name: rows(column) for name, column in data.items()}, self._weight(), entry)
+        return Batch({name: rows(column) for name, column in data.items()}, self.weight(), entry)
 
 
 def register_foreign_gather() -> None:

@@ -28,7 +28,7 @@ MUTATIONS = {
     ),
     "friction noise of the paper": (
         "algorithms/dynamics/hamiltonian.py",
-        "jnp.sqrt((1 - (1 - alpha) ** 2) * e) * z",
+        "jnp.sqrt(renewed(alpha) * e) * z",
         "jnp.sqrt(2 * alpha * e) * z",
     ),
     "momentum with variance 1": ("algorithms/dynamics/momentum.py", "lambda e, z: jnp.sqrt(e) * z", "lambda e, z: z"),

@@ -295,7 +295,8 @@ class Wrapped(sgmcmc.Sampler):
 
     def run(self, state, n_iters=10_000, **options):
         fresh = replace(state, step=jnp.int32(0) if options.get("burn_in") is None else jnp.int32(1))
-        return replace(self, programs=None, decisions=self.decisions)._again(fresh, n_iters, options)
+        kernel = replace(self.kernel, posterior=replace(self.kernel.posterior, same=object()))  # like no other: compiled anew
+        return replace(self, kernel=kernel, programs=None)._again(fresh, n_iters, options)
 
     def _again(self, state, n_iters, options):
         return sgmcmc.Sampler.run(self, state, n_iters, **options)

@@ -73,6 +73,10 @@ class Dynamics:
     leaps: int = 1
     """Leaps, and so gradients, per iteration."""
 
+    traced: ClassVar[tuple[str, ...]] = ()
+    """The names of its constants that are arguments of what is compiled: with other values of these nothing is compiled again.
+    They are `fitted`, and nothing in Python may depend on their values. Another value of any other constant is compiled anew."""
+
     def fitted(self, position: PyTree) -> Self:
         """Itself with its constants for what moves: one for each leaf of `position`, refused where they do not fit."""
         return self
@@ -202,6 +206,21 @@ class Kernel:
         """Which leaves of a state have one entry per chain, for `jax.vmap`."""
         axes: Any = {"step": None, "seed": None, "estimator": self.estimator.chain_axes}
         return State(key=0, params=0, position=0, gradient=0, auxiliary=0, **axes)  # pyright: ignore[reportArgumentType]: axes
+
+    @property
+    def constants(self) -> PyTree:
+        """What compiled programs are given as arguments: constants of the dynamics, and step sizes; nothing where these change,
+        since the function by which they do is a part of the program.
+        """
+        if self.schedule.varies:
+            return {}, None
+        return {name: getattr(self.dynamics, name) for name in self.dynamics.traced}, self.schedule.constant
+
+    def given(self, constants: PyTree) -> Self:
+        """The same kernel with such constants."""
+        of_dynamics, steps = constants
+        dynamics = replace(self.dynamics, **of_dynamics) if of_dynamics else self.dynamics  # pyright: ignore[reportArgumentType]
+        return replace(self, dynamics=dynamics, schedule=replace(self.schedule, constant=steps))
 
     def posterior_at(self, state: State) -> Posterior:
         """The posterior as a function of what moves."""

@@ -7,7 +7,7 @@ Texts are the same in every process, on every machine.
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from typing import Any
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.sameness import itself, sameness_of_traced
 from sgmcmc.core.trees import PyTree, leaf_names, shapes, size
 
 WHOLE_BYTES = 256 << 20
@@ -68,12 +69,32 @@ def of_function(function: Callable[..., Any], *arguments: PyTree, gradient: bool
     `gradient` includes the derivative by the first argument, for functions that define their own. What a callback to Python
     does is not seen.
     """
+    return _of_jaxpr(_traced(function, arguments, gradient))
 
+
+def known(function: Callable[..., Any] | None, *arguments: PyTree, gradient: bool = False) -> Hashable:
+    """A function for the programs that this process keeps, which are called with other shapes too: by what JAX makes of it, as in
+    `of_function`, and by its code and what that refers to. One that calls back to Python is the same as itself alone.
+    """
+    if function is None:
+        return None
+    try:
+        jaxpr = _traced(function, arguments, gradient)
+    except Exception:  # refused, if at all, by who calls it
+        return object()
+    alone = itself(function) if "callback[" in str(jaxpr) else None
+    return sameness_of_traced(function, _of_jaxpr(jaxpr)), alone
+
+
+def _traced(function: Callable[..., Any], arguments: Sequence[PyTree], gradient: bool) -> Any:
     def both(first: PyTree, *others: PyTree) -> PyTree:
         value, pull = jax.vjp(lambda params: jnp.asarray(function(params, *others)), first)
         return value, pull(jnp.ones_like(value))
 
-    traced = jax.make_jaxpr(both if gradient else function)(*map(shapes, arguments))
+    return jax.make_jaxpr(both if gradient else function)(*map(shapes, arguments))
+
+
+def _of_jaxpr(traced: Any) -> str:
     # Addresses of function objects differ from process to process.
     code, captured = _hash(_without_addresses(str(traced)).encode()), _hash()
     for constant in _constants(traced):

@@ -148,6 +148,12 @@ def join(tree: PyTree) -> np.ndarray:
     return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)])
 
 
+def on_host(x: Any, dtype: Any) -> Any:
+    """Numbers of the host converted there: to have JAX do it is one more program to compile. Anything else as it is."""
+    plain = x if isinstance(x, jax.Array) else np.asarray(x)
+    return plain.astype(dtype) if isinstance(plain, np.ndarray) and plain.dtype.kind in "fiub" else x
+
+
 def all_finite(*trees: PyTree) -> jax.Array:
     """Whether every number of every tree is finite."""
     return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(trees)]).all()

@@ -1,7 +1,7 @@
 """The problem: a log likelihood over rows, a log prior, and where the parameters may live."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, split, tree_map
+from sgmcmc.core.sameness import sameness, sameness_of_traced
+from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, on_host, split, tree_map
 from sgmcmc.rows.gathering import gather_all
 from sgmcmc.rows.table import Table, as_table
 
@@ -77,9 +78,11 @@ def _flatten(constraints: Mapping[str, Any], front: str = "") -> dict[str, Any]:
     return by_name
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Posterior:
     """The log posterior as a function of the position, on any minibatch.
+
+    Two are equal if what is compiled for the one serves the other.
 
     Attributes:
         log_lik: the user's log likelihood.
@@ -88,14 +91,27 @@ class Posterior:
         transform: from position to parameters.
         per_row: whether `log_lik` returns one value per row instead of their sum.
         axis: the mesh axis over which likelihood terms are summed, where the rows are in strata.
+        same: equal for the same functions and transform; as it is here, for no others.
+        look: what the functions were made of when `same` was found.
     """
 
-    log_lik: LogLik
-    log_prior: LogPrior | None
+    log_lik: LogLik = field(compare=False)
+    log_prior: LogPrior | None = field(compare=False)
     n_rows: int
-    transform: Transform
+    transform: Transform = field(compare=False)
     per_row: bool
     axis: str | None = None
+    same: Hashable = field(default_factory=object, repr=False)
+    look: Hashable = field(default=None, repr=False, compare=False)
+
+    def behind(self, transform: Any) -> "Posterior":
+        """The same posterior behind another transform."""
+        return replace(self, transform=transform, same=(self.same, sameness(transform)))
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the functions are still made of what they were: a global that one reads may have another value by now."""
+        return self.look is None or self.look == look_at(self.log_lik, self.log_prior)
 
     def log_likelihood(self, position: PyTree, batch: Batch) -> jax.Array:
         """The weighted sum over the batch: an unbiased estimate of the full log likelihood."""
@@ -147,6 +163,11 @@ class Posterior:
         return jax.vmap(lambda row: gradient(position, one_row(row)))(rows)
 
 
+def look_at(log_lik: LogLik, log_prior: LogPrior | None) -> Hashable:
+    """What functions are made of, as far as can be seen."""
+    return sameness_of_traced(log_lik, ""), sameness_of_traced(log_prior, "")
+
+
 def one_row(row: Rows) -> Rows:
     """A batch of one."""
     return tree_map(lambda x: x[None], row)
@@ -161,7 +182,8 @@ def check_params(params: Any) -> PyTree:
         wrong = _wrong_with(leaf)
         if wrong is not None:
             raise InputError(wrong.replace("NAME", f"params[{leaf_names(params)[number]!r}]"))
-    return tree_map(lambda x: jnp.array(x, dtype=jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)), params)
+    dtypes = tree_map(lambda x: jax.dtypes.canonicalize_dtype(np.asarray(x).dtype), params)
+    return tree_map(lambda x, dtype: jnp.array(on_host(x, dtype), dtype), params, dtypes)
 
 
 def _wrong_with(leaf: Any) -> str | None:
@@ -192,15 +214,24 @@ def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) ->
 
 
 def check_log_prior(log_prior: LogPrior | None, params: PyTree) -> None:
-    """A scalar, finite at the start."""
+    """A scalar."""
     if log_prior is None:
         return
     result = _shape("log_prior", log_prior, "lambda params: -0.5 * (params['theta'] ** 2).sum()", params)
     if getattr(result, "shape", None) != ():
         raise InputError(f"log_prior returned {describe(result)}; expected a scalar (end it with .sum())")
-    value = float(log_prior(params))
-    if not np.isfinite(value):
-        raise InputError(f"log_prior is {value} at the starting values; start params where the prior is positive")
+
+
+def log_prior_of_params(posterior: Posterior, params: PyTree) -> Any:
+    """The user's own log prior, where there is one."""
+    assert posterior.log_prior is not None
+    return posterior.log_prior(params)
+
+
+def check_prior_at_start(value: Any) -> None:
+    """It must be finite there."""
+    if not np.isfinite(float(value)):
+        raise InputError(f"log_prior is {float(value)} at the starting values; start params where the prior is positive")
 
 
 MOST_TOGETHER = 1000

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import PyTree, leaf_names, tree_map
+from sgmcmc.core.trees import PyTree, leaf_names, on_host, tree_map
 
 
 @jax.tree_util.register_dataclass
@@ -112,7 +112,8 @@ def _compare_names(value: Any, position: PyTree, name: str) -> None:
 
 def _as_number(x: Any, like: Any, name: str) -> jax.Array:
     with suppress(TypeError, ValueError):
-        array = jnp.asarray(x, jnp.result_type(like))
+        dtype = jnp.result_type(like)
+        array = jnp.asarray(on_host(x, dtype), dtype)
         if np.broadcast_shapes(array.shape, like.shape) == like.shape:
             return array
     raise InputError(f"{name} is {describe(x)} for a parameter of shape {like.shape}; expected a number or that shape")

@@ -69,4 +69,4 @@ class WhitenedTransform:
 def whitened(posterior: Posterior, whitening: AnyWhitening) -> Posterior:
     """The same posterior as a function of z."""
     transform: Any = WhitenedTransform(whitening, posterior.transform)
-    return replace(posterior, transform=transform)
+    return replace(posterior, transform=transform, same=object())

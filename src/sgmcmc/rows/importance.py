@@ -23,7 +23,7 @@ import numpy as np
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Batch, PyTree, Rows
 from sgmcmc.rows.gathering import aligned, filled_up, gather, gather_all
-from sgmcmc.rows.sources import Source, distinct, draw_distinct, per_key, rows_of, streams
+from sgmcmc.rows.sources import Source, Take, distinct, draw_distinct, per_key, rows_of, streams
 from sgmcmc.rows.table import Table, as_table, whole
 
 TICKS = 2**23
@@ -185,6 +185,20 @@ class HostImportanceRows(Source):
 
 
 @dataclass(frozen=True)
+class TakeByAlias(Take):
+    """The rows that are always in, and so many that are looked up in the table by the numbers of the entry."""
+
+    drawn: int
+
+    def __call__(self, data: PyTree, entry: PyTree) -> Batch:
+        (table, dataset, certain), (columns, numbers) = data, (drawn[: self.drawn] for drawn in entry)
+        keep, alias = rows_of(table, columns)
+        index = jnp.concatenate([certain, jnp.where(numbers < keep, columns, alias)])
+        rows, weight = rows_of(dataset, index)
+        return Batch(rows, weight, index)
+
+
+@dataclass(frozen=True)
 class DeviceImportanceRows(HostImportanceRows):
     """Rows looked up and gathered on the device from a copy of the data and of the table: for accelerators."""
 
@@ -199,12 +213,9 @@ class DeviceImportanceRows(HostImportanceRows):
     def prepare(self, drawn: PyTree, count: int) -> PyTree:
         return drawn
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        (table, dataset, certain), (columns, numbers) = data, (drawn[: self.drawn] for drawn in entry)
-        keep, alias = rows_of(table, columns)
-        index = jnp.concatenate([certain, jnp.where(numbers < keep, columns, alias)])
-        rows, weight = rows_of(dataset, index)
-        return Batch(rows, weight, index)
+    @property
+    def take(self) -> Take:
+        return TakeByAlias(self.n_rows, self.batch_size, self.drawn)
 
 
 def make_importance_rows(arrays: Mapping[str, Any], batch_size: int, probabilities: Any, certain: Any = ()) -> Source:

@@ -33,6 +33,57 @@ STRATA = "strata"
 
 
 @dataclass(frozen=True)
+class Take:
+    """How a minibatch is made of one entry of the plan, traced: all that compiled programs know of a source, and no data.
+
+    As it is here, the entry has the rows, their weights unless all count the same, and their numbers.
+    """
+
+    n_rows: int
+    batch_size: int
+
+    def __call__(self, data: PyTree, entry: PyTree) -> Batch:
+        rows, *weight, index = entry
+        return Batch(rows, weight[0] if weight else self.weight(), index)
+
+    def weight(self) -> jax.Array:
+        """What a row counts for where all count the same."""
+        return jnp.asarray(self.n_rows / self.batch_size, jnp.result_type(float))
+
+
+class TakeAll(Take):
+    """All rows of the data."""
+
+    def __call__(self, data: PyTree, entry: PyTree) -> Batch:
+        return Batch(data, self.weight(), jnp.arange(self.n_rows))
+
+
+class TakeNumbered(Take):
+    """The rows of the data whose numbers the entry has."""
+
+    def __call__(self, data: PyTree, entry: PyTree) -> Batch:
+        return Batch(rows_of(data, entry), self.weight(), entry)
+
+
+class TakeWindow(Take):
+    """The rows of the data from the one whose number the entry is."""
+
+    def __call__(self, data: PyTree, entry: PyTree) -> Batch:
+        window = partial(jax.lax.dynamic_slice_in_dim, start_index=entry, slice_size=self.batch_size, axis=0)
+        return super().__call__(data, tree_map(window, data))
+
+
+@dataclass(frozen=True)
+class TakeOfStratum(Take):
+    """What a stratum takes, the weight of its rows being all that is in the data."""
+
+    inner: Take
+
+    def __call__(self, data: PyTree, entry: PyTree) -> Batch:
+        return replace(self.inner((), entry), weight=data[0])
+
+
+@dataclass(frozen=True)
 class Source:
     """What the loop needs of a dataset. As it is here, the host prepares rows, weights unless all count the same, and numbers."""
 
@@ -82,13 +133,10 @@ class Source:
         """Who prepares what of it: one for every stratum of this process."""
         return [(self, drawn)]
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        """The minibatch of one entry of the plan, traced."""
-        rows, *weight, index = entry
-        return Batch(rows, weight[0] if weight else self._weight(), index)
-
-    def _weight(self) -> jax.Array:
-        return jnp.asarray(self.n_rows / self.batch_size, jnp.result_type(float))
+    @property
+    def take(self) -> Take:
+        """`take(data, entry)`: the minibatch of one entry of the plan, traced."""
+        return Take(self.n_rows, self.batch_size)
 
 
 class OnDevice(Source):
@@ -112,8 +160,9 @@ class AllRows(OnDevice):
     def draw(self, keys: jax.Array) -> PyTree:
         return ()
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        return Batch(data, self._weight(), jnp.arange(self.n_rows))
+    @property
+    def take(self) -> Take:
+        return TakeAll(self.n_rows, self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -146,8 +195,9 @@ class DeviceRows(OnDevice):
     def draw(self, keys: jax.Array) -> PyTree:
         return distinct_rows(keys, self.n_rows, self.batch_size)
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        return Batch(rows_of(data, entry), self._weight(), entry)
+    @property
+    def take(self) -> Take:
+        return TakeNumbered(self.n_rows, self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -188,9 +238,9 @@ class WindowRows(Windows):
     def data(self) -> PyTree:  # pyright: ignore[reportIncompatibleVariableOverride]: made when first asked for
         return jax.device_put(self.shuffle()), jax.device_put(self.order)
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        window = partial(jax.lax.dynamic_slice_in_dim, start_index=entry, slice_size=self.batch_size, axis=0)
-        return super().take(data, tree_map(window, data))
+    @property
+    def take(self) -> Take:
+        return TakeWindow(self.n_rows, self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -284,8 +334,9 @@ class StratumRows(Source):
     def shares(self, drawn: PyTree) -> Iterable[tuple[Source, PyTree]]:
         return zip(self.parts.values(), drawn, strict=True)
 
-    def take(self, data: PyTree, entry: PyTree) -> Batch:
-        return replace(self.inner.take((), entry), weight=data[0])
+    @property
+    def take(self) -> Take:
+        return TakeOfStratum(self.n_rows, self.batch_size, self.inner.take)
 
 
 def make_source(arrays: Mapping[str, Any], batch_size: int, rows: str) -> Source:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +26,7 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, State, size, tree_map
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.hosts import waiting_for_peers
-from sgmcmc.run.programs import Programs
+from sgmcmc.run.programs import Programs, keyed
 from sgmcmc.run.request import Request
 from sgmcmc.run.spread import Spread, make_spread
 
@@ -75,7 +75,12 @@ class Loop:
     @classmethod
     def of(cls, kernel: Kernel, source: Source) -> Loop:
         """The loop of a kernel that nothing was compiled for yet."""
-        return cls(kernel, source, Programs(kernel, source, make_spread(None, source.strata) if source.strata else None))
+        return cls(kernel, source, Programs.of(kernel, source, make_spread(None, source.strata) if source.strata else None))
+
+    @cached_property
+    def constants(self) -> PyTree:
+        """Those of the kernel, on the host: there the devices of any mesh can have them from."""
+        return tree_map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, self.kernel.constants)
 
     def spread(self, chains: int | None) -> Spread | None:
         """How so many chains lie on the devices; None where one device does it all."""
@@ -129,15 +134,15 @@ class Loop:
         spread = self.programs.strata
         plan = self.placed(self.gather(self.draw(key, step, 1), 1, spread), spread, key.ndim == 2)
         if spread is None:
-            return program(argument, self.source.data, plan)
+            return program(self.constants, argument, self.source.data, plan)
         with watched(spread, "one minibatch"):
-            value = program(spread.place(argument, P()), self.data_on(spread), plan)
+            value = program(self.constants, spread.place(argument, P()), self.data_on(spread), plan)
             return spread.taken(jax.block_until_ready(value))
 
     def data_on(self, spread: Spread) -> PyTree:
         """The source's data on the devices of a spread: put there once."""
         if spread not in self._placed:
-            self._placed[spread] = spread.place(self.source.data, spread.data_spec(self.source))
+            self._placed[spread] = spread.place(self.source.data, spread.data_spec(self.source.strata > 0))
         return self._placed[spread]
 
     def _devices(self, chains: int | None) -> int:
@@ -158,6 +163,8 @@ class _Drive:
         stores = tuple(self.saver.store(name, keep, state) for name, keep in account.keeps.items())
         self.standing = self.saver.resume(Standing(state, tuple(keep.begin() for keep in self.keeps), stores))
         self.carried = None if self.spread is None else loop.programs.keep_specs(self.keeps, state, self.capacity)[0]
+        one = tree_map(lambda x: jax.ShapeDtypeStruct(x.shape[self.chained :], x.dtype), state.params)
+        self.keyed = keyed(self.keeps, one)
         self.attempted: tuple[PyTree, PyTree] | None = None
         self.saved, self.between, self.settled = time.monotonic(), True, False
         """When it was last saved; whether the stores fit the state (in the middle of a chunk some may have its draws and others
@@ -227,12 +234,12 @@ class _Drive:
         """A chunk, queued; with arrays of this process, whatever the devices it runs on."""
         run, loop, spread = self.standing, self.loop, self.spread
         numbers = (count, self.first_step + self.request.burn_in, self.request.thin)
-        call = partial(loop.programs.chunk, capacity=self.capacity, keeps=self.keeps, spread=spread)
+        call = partial(loop.programs.chunk, loop.constants, capacity=self.capacity, keeps=self.keyed, spread=spread)
         if spread is None:
             return call(run.state, run.carries, loop.source.data, plan, *numbers, self.pace.proposal)
         state, carries = spread.place((run.state, run.carries), (loop.programs.state_specs(run.state), self.carried))
         proposals = np.full(max(1, loop.source.strata), self.pace.proposal, np.int32)
-        proposals = spread.place(proposals, spread.data_spec(loop.source))
+        proposals = spread.place(proposals, spread.data_spec(loop.source.strata > 0))
         return spread.taken(call(state, carries, loop.data_on(spread), plan, *numbers, proposals))
 
     def _in_step(self, plan: PyTree, count: int, queued: Any) -> tuple[State, PyTree, PyTree, dict[str, Any]]:
@@ -248,8 +255,9 @@ class _Drive:
                 left = np.repeat(each == steps, (state.n_chains or 1) // len(each))
                 attempted = tree_map(partial(_pick_chains, left), attempted, again["attempted"])
             report = again
-        log_posterior, proposal = float(np.mean(report["log_posterior"])), int(np.min(report["proposal"]))
-        told = {"steps": steps, "attempted": attempted, "log_posterior": log_posterior, "proposal": proposal}
+        log_posterior, proposal = (np.asarray(report[name]) for name in ("log_posterior", "proposal"))
+        told = {"steps": steps, "attempted": attempted}
+        told |= {"log_posterior": float(log_posterior.mean()), "proposal": int(proposal.min())}
         return state, carries, pieces, told
 
 

@@ -6,7 +6,7 @@ Rows that are not in memory are read by a thread, a block ahead.
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ import numpy as np
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.progress import Bar
+from sgmcmc.core.sameness import Recent, sameness
 from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import blocks
@@ -25,10 +26,23 @@ BLOCK_BYTES = 4 << 20
 """Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
 
 
-@lru_cache(maxsize=64)
+MOST_KEPT = 256
+"""Functions that are kept compiled while the process lives, those last asked for."""
+
+_KEPT = Recent(MOST_KEPT)
+
+
 def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) -> Callable[..., Any]:
-    """`function(posterior, *fixed, ...)`, compiled once for these; what is left to give are arrays."""
-    return jax.jit(partial(function, posterior, *fixed))
+    """`function(posterior, *fixed, ...)`, compiled once for all that are the same; what is left to give are arrays."""
+    key = sameness(function), posterior, fixed
+
+    def traced(*arguments: PyTree) -> Any:
+        if not posterior.unchanged:  # what is traced now is of no use to others
+            _KEPT.drop(key)
+        return function(posterior, *fixed, *arguments)
+
+    traced.__name__ = getattr(function, "__name__", "traced")
+    return _KEPT.get(key, lambda: jax.jit(traced))
 
 
 def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows]:

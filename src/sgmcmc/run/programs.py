@@ -1,31 +1,48 @@
 """What is compiled: a chunk of iterations, single steps, and looks at one minibatch; for one device or a mesh of them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from sgmcmc.algorithms.kernel import Kernel, per_step_and_chain, step_noise
+from sgmcmc.checkpoints.fingerprint import known, of_value
+from sgmcmc.core.sameness import Keyed, Recent, sameness
 from sgmcmc.core.trees import Batch, PyTree, State, all_finite, size, split, tree_map, where
 from sgmcmc.results.keeps import Keep, seen_by
-from sgmcmc.rows.sources import Source
+from sgmcmc.rows.sources import Source, Take
 from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
 
+MOST_KEPT = 64
+"""Kernels whose programs are kept while the process lives, those last asked for."""
 
-@dataclass(frozen=True, eq=False)
+_KEPT = Recent(MOST_KEPT)
+
+
+@dataclass(frozen=True)
 class Programs:
-    """The programs of a kernel. Data are arguments of theirs, so they serve every source of the same kind and sizes as `source`,
-    which says how minibatches are taken; `strata` is the mesh over which its strata lie, if it has any.
+    """The programs of a kernel. Data are arguments of theirs and so are the constants of the kernel, which has none here: so they
+    serve every kernel that differs in these alone, and every source that takes its minibatches by the same `take`. `strata` is
+    the mesh over which its strata lie, if it has any; `key` says what the kernel is.
     """
 
-    kernel: Kernel
-    source: Source
+    key: Hashable = field(repr=False)
+    kernel: Kernel = field(compare=False)
+    take: Take
     strata: Spread | None
+
+    @classmethod
+    def of(cls, kernel: Kernel, source: Source, strata: Spread | None) -> "Programs":
+        """Those of a kernel: the ones that there are, if some were made for one like it before."""
+        bare = kernel.given((dict.fromkeys(kernel.constants[0]), None))
+        fresh = cls(_sameness_of_kernel(bare), bare, source.take, strata)
+        return _KEPT.get(fresh, lambda: fresh)
 
     @cached_property
     def chunk(self) -> Any:
@@ -36,9 +53,9 @@ class Programs:
     def single_step(self) -> Any:
         """One iteration on the library's minibatches."""
 
-        def step(state: State, data: PyTree, plan: PyTree) -> State:
+        def step(kernel: Kernel, state: State, data: PyTree, plan: PyTree) -> State:
             noise = self._noise(state, state.step[None] + 1)[0]
-            return self._advance(state.key.ndim == 2)(state, data, tree_map(itemgetter(0), plan), noise)
+            return self._advance(kernel, state.key.ndim == 2)(state, data, tree_map(itemgetter(0), plan), noise)
 
         return self._in_all_strata(step)
 
@@ -47,11 +64,13 @@ class Programs:
         """One iteration on a minibatch of the user's."""
 
         @jax.jit
-        def step(state: State, batch: Batch) -> State:
-            def one(state: State, noise: jax.Array) -> State:
-                return self.kernel.step(state, lambda _: batch, split(noise, state.position))
+        def step(constants: PyTree, state: State, batch: Batch) -> State:
+            kernel = self._given(constants)
 
-            axes = self.kernel.chain_axes
+            def one(state: State, noise: jax.Array) -> State:
+                return kernel.step(state, lambda _: batch, split(noise, state.position))
+
+            axes = kernel.chain_axes
             mapped = jax.vmap(one, in_axes=(axes, 0), out_axes=axes) if state.chained else one
             return mapped(state, self._noise(state, state.step[None] + 1)[0])
 
@@ -61,8 +80,8 @@ class Programs:
     def start(self) -> Any:
         """The state before the first iteration, from keys, seed, position and what the estimator carries."""
 
-        def start(key: jax.Array, batch: Batch, position: PyTree, est_state: PyTree, seed: jax.Array) -> State:
-            return self.kernel.start(key, seed, position, batch, est_state)
+        def start(kernel: Kernel, key: jax.Array, batch: Batch, position: PyTree, est_state: PyTree, seed: jax.Array) -> State:
+            return kernel.start(key, seed, position, batch, est_state)
 
         axes = (0, self.kernel.estimator.chain_axes, None)
         return self._on_first_batch(start, lambda arguments: arguments[0], (0, *axes), self.kernel.chain_axes)
@@ -71,19 +90,31 @@ class Programs:
     def place(self) -> Any:
         """A state that was moved, its gradient evaluated."""
         axes = self.kernel.chain_axes
-        return self._on_first_batch(self.kernel.place, lambda arguments: arguments[0].key, (axes,), axes)
+        return self._on_first_batch(type(self.kernel).place, lambda arguments: arguments[0].key, (axes,), axes)
 
     @cached_property
     def log_posterior(self) -> Any:
         """The estimate of the log posterior where the chains are."""
-        return self._on_first_batch(self.kernel.log_posterior, lambda arguments: arguments[0].key, (self.kernel.chain_axes,), 0)
+        axes = self.kernel.chain_axes
+        return self._on_first_batch(type(self.kernel).log_posterior, lambda arguments: arguments[0].key, (axes,), 0)
+
+    @cached_property
+    def weights(self) -> Any:
+        """What draws of some iterations count for where the step size changes; the position is what moves, or its like."""
+        return jax.jit(jax.vmap(self.kernel.schedule.weight, in_axes=(0, None)))
+
+    def _given(self, constants: PyTree) -> Kernel:
+        """The kernel of a program that is being traced: of no use to others if it is no longer what its key says."""
+        if not self.kernel.posterior.unchanged or _sameness_of_kernel(self.kernel) != self.key:
+            _KEPT.drop(self)
+        return self.kernel.given(constants)
 
     def _on_first_batch(self, function: Any, key_of: Callable[[Any], jax.Array], axes: Any, out_axes: PyTree) -> Any:
-        """`function(first, batch, *others)` of one chain, for one chain or all, on the first minibatch of a plan."""
+        """`function(kernel, first, batch, *others)` of one chain, for one chain or all, on the first minibatch of a plan."""
 
-        def call(arguments: tuple[PyTree, ...], data: PyTree, plan: PyTree) -> PyTree:
+        def call(kernel: Kernel, arguments: tuple[PyTree, ...], data: PyTree, plan: PyTree) -> PyTree:
             def one(entry: PyTree, first: PyTree, *others: PyTree) -> PyTree:
-                return function(first, self.source.take(data, tree_map(itemgetter(0), entry)), *others)
+                return function(kernel, first, self.take(data, tree_map(itemgetter(0), entry)), *others)
 
             chained = key_of(arguments).ndim == 2
             mapped = jax.vmap(one, in_axes=(0, *axes), out_axes=out_axes) if chained else one
@@ -92,35 +123,42 @@ class Programs:
         return self._in_all_strata(call)
 
     def _in_all_strata(self, call: Callable[..., PyTree]) -> Any:
-        """Compile `call(argument, data, plan)`, for the devices of all strata where there are any."""
+        """Compile `call(kernel, argument, data, plan)` as a function of the kernel's constants and the others, for the devices of
+        all strata where there are any.
+        """
+
+        def program(constants: PyTree, *given: PyTree) -> PyTree:
+            return call(self._given(constants), *given)
+
         if self.strata is None:
-            return jax.jit(call)
-        given = (P(), self.strata.data_spec(self.source), self.strata.plan_spec(self.source, False))
-        return jax.jit(self.strata.map(call, given, P()))
+            return jax.jit(program)
+        specs = (P(), P(), self.strata.data_spec(True), self.strata.plan_spec(True, False))
+        return jax.jit(self.strata.map(program, specs, P()))
 
     def _chunk(
-        self, state: State, carries: PyTree, data: PyTree, plan: PyTree, *numbers: jax.Array,
-        capacity: int, keeps: tuple[Keep, ...], spread: Spread | None,
+        self, constants: PyTree, state: State, carries: PyTree, data: PyTree, plan: PyTree, *numbers: jax.Array,
+        capacity: int, keeps: Keyed, spread: Spread | None,
     ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
-        chunk = partial(self._chunk_of_one_device, capacity=capacity, keeps=keeps)
+        chunk = partial(self._chunk_of_one_device, capacity=capacity, keeps=keeps.value)
         if spread is None:
-            return chunk(state, carries, data, plan, *numbers)
-        states, (carried, pieces) = self.state_specs(state), self.keep_specs(keeps, state, capacity)
+            return chunk(constants, state, carries, data, plan, *numbers)
+        states, (carried, pieces) = self.state_specs(state), self.keep_specs(keeps.value, state, capacity)
         report = {"steps": P(CHAINS), "attempted": states.position, "log_posterior": P(CHAINS), "proposal": P()}
-        data_spec, plan_spec = spread.data_spec(self.source), spread.plan_spec(self.source, state.chained)
-        given = (states, carried, data_spec, plan_spec, P(), P(), P(), data_spec)
-        return spread.map(chunk, given, (states, carried, pieces, report))(state, carries, data, plan, *numbers)
+        in_strata = self.strata is not None
+        data_spec, plan_spec = spread.data_spec(in_strata), spread.plan_spec(in_strata, state.chained)
+        given = (P(), states, carried, data_spec, plan_spec, P(), P(), P(), data_spec)
+        return spread.map(chunk, given, (states, carried, pieces, report))(constants, state, carries, data, plan, *numbers)
 
     def _chunk_of_one_device(
-        self, state: State, carries: PyTree, data: PyTree, plan: PyTree, count: Any, skip: Any, thin: Any, proposal: Any,
-        *, capacity: int, keeps: tuple[Keep, ...],
+        self, constants: PyTree, state: State, carries: PyTree, data: PyTree, plan: PyTree,
+        count: Any, skip: Any, thin: Any, proposal: Any, *, capacity: int, keeps: tuple[Keep, ...],
     ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
         """A chunk of the chains that one device has. It stops when one of these leaves the finite numbers: devices do not ask
         each other at every step. What an estimator carries is then that of the step that failed: to choose between two tables
         of all rows at every step would cost more than the step.
         """
-        chained, schedule = state.key.ndim == 2, self.kernel.schedule
-        advance = self._advance(chained)
+        kernel, chained = self._given(constants), state.key.ndim == 2
+        schedule, advance = kernel.schedule, self._advance(kernel, chained)
         noise = self._noise(state, state.step + 1 + jnp.arange(capacity))
         opened = zip(keeps, carries, strict=True)
         works = tuple(keep.open(carry, seen_by(keep, state), capacity, chained) for keep, carry in opened)
@@ -144,20 +182,20 @@ class Programs:
         steps, _, state, attempted, works = jax.lax.while_loop(goes_on, iteration, loop)
         carries, pieces = zip(*map(lambda keep, w: keep.close(w), keeps, works), strict=True) if keeps else ((), ())
         last, axis = tree_map(itemgetter(jnp.maximum(steps - 1, 0)), plan), self.kernel.posterior.axis
-        log_posterior = self._mean_log_posterior(state, data, last)
+        log_posterior = self._mean_log_posterior(kernel, state, data, last)
         agreed = proposal if axis is None else jax.lax.pmin(proposal, axis)
         report = {"steps": steps[None], "attempted": attempted, "log_posterior": log_posterior[None], "proposal": agreed}
         return state, carries, pieces, report
 
-    def _advance(self, chained: bool) -> Any:
+    def _advance(self, kernel: Kernel, chained: bool) -> Any:
         """One iteration of one chain or of all, as a function of state, data, entry of the plan and flat noise."""
 
         def one(state: State, data: PyTree, entry: PyTree, noise: jax.Array) -> State:
-            return self.kernel.step(
-                state, lambda leap: self.source.take(data, tree_map(itemgetter(leap), entry)), split(noise, state.position)
+            return kernel.step(
+                state, lambda leap: self.take(data, tree_map(itemgetter(leap), entry)), split(noise, state.position)
             )
 
-        axes = self.kernel.chain_axes
+        axes = kernel.chain_axes
         return jax.vmap(one, in_axes=(axes, None, 0, 0), out_axes=axes) if chained else one
 
     def _noise(self, state: State, steps: jax.Array) -> jax.Array:
@@ -167,15 +205,15 @@ class Programs:
         draw = partial(step_noise, noises=self.kernel.noises, size=dimension, dtype=dtype)
         return per_step_and_chain(draw, state.key, steps)
 
-    def _mean_log_posterior(self, state: State, data: PyTree, entry: PyTree) -> jax.Array:
+    def _mean_log_posterior(self, kernel: Kernel, state: State, data: PyTree, entry: PyTree) -> jax.Array:
         """The estimate on the first minibatch of an entry, averaged over chains."""
 
         def one(state: State, entry: PyTree) -> jax.Array:
-            return self.kernel.log_posterior(state, self.source.take(data, tree_map(itemgetter(0), entry)))
+            return kernel.log_posterior(state, self.take(data, tree_map(itemgetter(0), entry)))
 
         if state.key.ndim == 1:
             return one(state, entry)
-        return jnp.mean(jax.vmap(one, in_axes=(self.kernel.chain_axes, 0))(state, entry))
+        return jnp.mean(jax.vmap(one, in_axes=(kernel.chain_axes, 0))(state, entry))
 
     def state_specs(self, state: State) -> State:
         """Which leaves of a state lie along the chains' devices."""
@@ -189,3 +227,19 @@ class Programs:
 
         specs = specs_along_chains(closed, state, self.kernel.chain_axes)
         return tuple(carry for carry, _ in specs), tuple(piece for _, piece in specs)
+
+
+def _sameness_of_kernel(kernel: Kernel) -> Hashable:
+    """What a kernel without its constants is, the posterior being known by what was traced of it."""
+    parts = {one.name: getattr(kernel, one.name) for one in fields(kernel) if one.name not in ("posterior", "schedule")}
+    steps = kernel.schedule.function
+    return sameness(type(kernel)), kernel.posterior, sameness(parts), None if steps is None else known(steps, np.int32(1))
+
+
+def keyed(keeps: tuple[Keep, ...], params: PyTree) -> Keyed:
+    """Keep objects, known by what they are made of and do with parameters; by nothing where that is not to be seen."""
+    try:
+        told = tuple(of_value(keep, params) for keep in keeps)
+    except Exception:  # objects of the user's need not be open to this
+        told = object()
+    return Keyed((told, sameness(keeps)), keeps)

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import jax
 
-from sgmcmc.checkpoints.fingerprint import fingerprint, of_value
+from sgmcmc.checkpoints.fingerprint import fingerprint, known, of_function, of_value
 from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree
-from sgmcmc.problem.posterior import Posterior, check_log_lik, check_log_prior, check_params, log_lik_shape, make_transform
+from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, Rows
+from sgmcmc.problem.posterior import (
+    Posterior,
+    Transform,
+    check_log_lik,
+    check_log_prior,
+    check_params,
+    check_prior_at_start,
+    log_lik_shape,
+    log_prior_of_params,
+    look_at,
+    make_transform,
+)
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
 from sgmcmc.results.result import ALONE, BESIDE, PAIRS
 from sgmcmc.rows.sources import STRATA
 from sgmcmc.rows.table import Stratum, Table, check_dataset
 from sgmcmc.run.blame import check_start
 from sgmcmc.run.hosts import together
-from sgmcmc.run.passes import look_over
+from sgmcmc.run.passes import compiled, look_over
+from sgmcmc.run.programs_on_disk import keep_programs
 
 DRAWS = Trace()
 """What is kept unless told otherwise: every draw."""
@@ -120,6 +132,7 @@ class Problem:
         constraints: Mapping[str, Any] | None = None, progress: Progress = False,
     ) -> Problem:  # fmt: skip
         """The problem, or what is wrong with it; processes that share one refuse it together."""
+        keep_programs()
 
         def check() -> Problem:
             table = check_dataset(dataset)
@@ -129,8 +142,11 @@ class Problem:
             shapes = jax.eval_shape(transform.to_params, position)
             check_log_prior(log_prior, start)
             per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.in_strata else None
-            posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis)
-            suspects = check_log_lik(value := jax.jit(posterior.sum_of_rows), position, table)
+            same = _sameness_of_model(log_lik, log_prior, transform, table, start, position)
+            posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis, same, look_at(log_lik, log_prior))
+            if log_prior is not None:
+                check_prior_at_start(compiled(log_prior_of_params, posterior)(start))
+            suspects = check_log_lik(value := compiled(Posterior.sum_of_rows, posterior), position, table)
             check_start(value, posterior, position, table, suspects)
             return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
 
@@ -138,10 +154,25 @@ class Problem:
 
     def identity(self, values: Mapping[str, Any]) -> dict[str, str]:
         """The fingerprint of the problem and of how it is sampled."""
-        table, count = self.table, min(3, self.table.n_rows)
-        rows = {name: jax.ShapeDtypeStruct((count, *column.shape[1:]), column.dtype) for name, column in table.items()}
-        start = check_params(self.params)
+        table, start = self.table, check_params(self.params)
+        rows = _few_rows(table)
         if isinstance(table, Stratum):
             values = {**values, "strata": f"{table.row_counts} rows, each on {table.devices} devices"}
         functions = {"log_lik": (self.posterior.log_lik, start, rows), "log_prior": (self.posterior.log_prior, start)}
         return fingerprint(table, functions, values)
+
+
+def _few_rows(table: Table) -> Rows:
+    """Some rows of a table, as shapes."""
+    count = min(3, table.n_rows)
+    return {name: jax.ShapeDtypeStruct((count, *column.shape[1:]), column.dtype) for name, column in table.items()}
+
+
+def _sameness_of_model(
+    log_lik: LogLik, log_prior: LogPrior | None, transform: Transform, table: Table, params: PyTree, position: PyTree
+) -> Hashable:
+    """What makes two models one for the programs compiled for them: the user's functions and the constraints."""
+    functions = known(log_lik, params, _few_rows(table), gradient=True), known(log_prior, params, gradient=True)
+    there, volume, back = transform.to_params, transform.log_det, transform.to_position
+    bijections = of_function(there, position), of_function(volume, position), of_function(back, params)
+    return functions, bijections

@@ -6,7 +6,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -112,8 +112,9 @@ class Sampler:
     @cached_property
     def loop(self) -> Loop:
         """The loop that drives it."""
-        fresh = Loop.of(self.kernel, self.source)
-        return fresh if self.programs is None else replace(fresh, programs=self.programs)
+        if self.programs is None:
+            return Loop.of(self.kernel, self.source)
+        return Loop(self.kernel, self.source, self.programs)
 
     def init(self, seed: Any = None, *, n_chains: int | None = None, progress: Progress = True) -> State:
         """The state before the first iteration; control variate samplers find their centre here.
@@ -127,10 +128,8 @@ class Sampler:
         chains = None if n_chains is None else check_count("n_chains", n_chains)
         root = self._agreed(as_key(draw_seed() if seed is None else seed))
         position, est_state = self.begin.find(self.kernel, self.source, root, progress)
-        keys = jax.random.key_data(jax.vmap(lambda chain: jax.random.fold_in(root, chain))(jnp.arange(chains or 1)))
-        if chains is None:
-            keys = keys[0]
-        else:
+        keys = _keys_of_chains(root, chains)
+        if chains is not None:
             position = _for_chains(0, position, chains)
             est_state = _for_chains(self.kernel.estimator.chain_axes, est_state, chains)
         argument = (keys, position, est_state, jax.random.key_data(root))
@@ -152,7 +151,7 @@ class Sampler:
         if batch is None:
             new = self.loop.call(self.loop.programs.single_step, state, state.key, int(state.step))
         else:
-            new = self.loop.programs.step_on(state, self._own_batch(batch))
+            new = self.loop.programs.step_on(self.loop.constants, state, self._own_batch(batch))
         self._raise_if_diverged((new.position, new.gradient), state)
         return new
 
@@ -206,8 +205,9 @@ class Sampler:
         stride = request.thin * getattr(request.keeps.get(trace or ""), "thin", 1)
 
         def weights(before: int, after: int) -> np.ndarray:
-            weight = jax.jit(jax.vmap(lambda t: self.kernel.schedule.weight(t, self.begin.position)))
-            return np.asarray(weight(jnp.asarray(first + stride * (1 + np.arange(before, after)))))
+            count = after - before
+            padded = np.arange(before, before + (1 << max(0, count - 1).bit_length()))  # any number of draws, a few programs
+            return np.asarray(self.loop.programs.weights(first + stride * (1 + padded), self.begin.position))[:count]
 
         def recorded(standing: Standing) -> dict[str, Any]:
             kept = {name: value for name, value in account.values(standing).items() if not isinstance(request.keeps[name], Trace)}
@@ -412,6 +412,13 @@ def open_place(
         return Nowhere(as_key(draw_seed()) if seed is None else seed)
     kind = SharedFolder if shared and jax.process_count() > 1 else RunFolder
     return kind.open(path, identity(), seed, params, allow_version_change)
+
+
+@partial(jax.jit, static_argnums=1)
+def _keys_of_chains(root: jax.Array, chains: int | None) -> jax.Array:
+    """The key of every chain, as plain numbers; of the only one where there is no chain axis."""
+    keys = jax.random.key_data(jax.vmap(lambda chain: jax.random.fold_in(root, chain))(jnp.arange(chains or 1)))
+    return keys[0] if chains is None else keys
 
 
 def _for_chains(axes: PyTree, tree: PyTree, chains: int) -> PyTree:

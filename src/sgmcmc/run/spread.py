@@ -77,7 +77,7 @@ class Spread:
 
     def put(self, source: Source, plans: list[PyTree], chained: bool) -> PyTree:
         """The plans as one, each in the memory of its device."""
-        grid, spec = self.mesh.local_mesh.devices, self.plan_spec(source, chained)
+        grid, spec = self.mesh.local_mesh.devices, self.plan_spec(source.strata > 0, chained)
         placed = [jax.device_put(plan, device) for plan, device in zip(plans, grid.flat, strict=True)]
 
         def join(*parts: jax.Array) -> jax.Array:
@@ -89,13 +89,13 @@ class Spread:
 
         return tree_map(join, *placed)
 
-    def plan_spec(self, source: Source, chained: bool) -> P:
+    def plan_spec(self, in_strata: bool, chained: bool) -> P:
         """A plan's first axis is the iteration: strata lie along it one after the other, as if each had iterations of its own."""
-        strata = STRATA if source.strata else None
+        strata = STRATA if in_strata else None
         return P(strata, CHAINS) if chained and self.devices > 1 else P(strata)
 
-    def data_spec(self, source: Source) -> P:
-        return P(STRATA) if source.strata else P()
+    def data_spec(self, in_strata: bool) -> P:
+        return P(STRATA) if in_strata else P()
 
 
 @lru_cache(maxsize=16)

@@ -35,6 +35,7 @@ from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.sources import make_source
 from sgmcmc.rows.table import DRAWN, IMPORTANCE, WINDOW, Table, physical_memory, usual_rows
+from sgmcmc.run.programs_on_disk import keep_programs
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
 from sgmcmc.tune.preparation import AtMode, PaperSearch, Precondition, Wishes
@@ -472,6 +473,7 @@ def _composed(define: Callable[..., Composition], args: Any, kwargs: Any) -> tup
 
 def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunOptions) -> Result:
     """One request, one setup, one place; what would be refused is refused before there is a folder."""
+    keep_programs()
     asked: dict[str, Any] = dict(options)
     seed, checkpoint, n_chains = (asked.pop(name, None) for name in ("seed", "checkpoint", "n_chains"))
     allow = asked.pop("allow_version_change", False)

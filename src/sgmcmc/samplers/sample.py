@@ -14,10 +14,13 @@ from sgmcmc.checkpoints.places import Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, tree_map
+from sgmcmc.problem.posterior import Posterior, log_prior_of_params
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import OUTSIDE, Decisions
+from sgmcmc.run.passes import compiled
+from sgmcmc.run.programs_on_disk import keep_programs
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled
@@ -98,6 +101,7 @@ def sample(
     >>> fit.health().ok
     True
     """
+    keep_programs()
     check_progress(progress)
     check_count("draws", draws, least=20)
     check_count("chains", chains)
@@ -120,7 +124,7 @@ def sample(
 
     with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
         sampling = _Sampling(problem, draws, chains, target_ess, engine, place, progress, keep)
-        result = _within_limits(sampling.suited().run(), log_prior)
+        result = _within_limits(sampling.suited().run(), problem.posterior)
     _warn(result)
     return result
 
@@ -298,12 +302,16 @@ def _least_ess(result: Result) -> float:
     return float(np.nanmin(ess))
 
 
-def _within_limits(result: Result, log_prior: LogPrior | None) -> Result:
+def _log_priors(posterior: Posterior, draws: PyTree) -> jax.Array:
+    return jax.lax.map(partial(log_prior_of_params, posterior), draws, batch_size=PRIORS_AT_ONCE)
+
+
+def _within_limits(result: Result, posterior: Posterior) -> Result:
     """The result, with a word on draws that the prior excludes: chains do not feel a limit that has no gradient."""
-    if log_prior is None:
+    if posterior.log_prior is None:
         return result
     draws = tree_map(lambda x: x.reshape(-1, *x.shape[2:]), result.draws)
-    values = jax.jit(partial(jax.lax.map, log_prior, batch_size=PRIORS_AT_ONCE))(draws)
+    values = compiled(_log_priors, posterior)(draws)
     outside = int(np.count_nonzero(~np.isfinite(np.asarray(values))))
     if not outside:
         return result

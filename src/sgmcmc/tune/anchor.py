@@ -6,7 +6,7 @@ About it the log likelihood is replaced by its parabola, so that a Gaussian can 
 the one with the least Kullback-Leibler divergence, by stochastic gradients. At its mean the parabola is taken anew, a few times.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -124,9 +124,8 @@ def _given_unseen(problem: Problem, unseen: tuple[bool, ...], seed: int, progres
     posterior, start = problem.posterior, problem.position
     leaves = jax.tree.leaves(start)
     pinned = Pinned(posterior.transform, tuple(x if out else None for x, out in zip(leaves, unseen, strict=True)), start)
-    given: Any = pinned
     free = [leaf for leaf, out in zip(leaves, unseen, strict=True) if not out]
-    mode = find_mode(replace(posterior, transform=given), problem.table, free, seed, progress)
+    mode = find_mode(posterior.behind(pinned), problem.table, free, seed, progress)
     return tree_map(lambda x, like: jnp.asarray(x, like.dtype), pinned.whole(mode.position), start), mode
 
 

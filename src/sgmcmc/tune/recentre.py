@@ -75,7 +75,7 @@ def recentred(problem: Problem, seed: int) -> tuple[Problem, str] | None:
     params, names = posterior.transform.to_params(position), leaf_names(position)
     said = ", ".join(f"{names[one.scale]} and {names[one.effects]}" for one in products)
     sentence = f"The rows tell the products of {said}, hardly either: the chains move the products instead."
-    moved = replace(problem, posterior=replace(posterior, transform=transform), position=transform.to_position(params))
+    moved = replace(problem, posterior=posterior.behind(transform), position=transform.to_position(params))
     return moved, sentence
 
 

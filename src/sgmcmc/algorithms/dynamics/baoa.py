@@ -1,12 +1,12 @@
 """Underdamped Langevin dynamics without discretisation error on a Gaussian."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.dynamics.momentum import Persistent, left
+from sgmcmc.algorithms.dynamics.momentum import Persistent, left, renewed
 from sgmcmc.algorithms.kernel import Motion
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.trees import PyTree, tree_map
@@ -42,6 +42,7 @@ class BAOA(Persistent):
     curvature: float = 0.0
     corrected: bool = False
     warmup: int = 0
+    traced: ClassVar[tuple[str, ...]] = ("alpha",)
 
     def fitted(self, position: PyTree) -> Self:
         alpha = per_parameter(self.alpha, position, "alpha", below=np.nextafter(1.0, 2.0))
@@ -57,7 +58,7 @@ class BAOA(Persistent):
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         kicked = tree_map(lambda v, g, e: v + e * g, motion.auxiliary["momentum"], motion.gradient, eps)
         nu = tree_map(
-            lambda v, e, z, alpha, share: (1 - alpha) * v + jnp.sqrt((1 - (1 - alpha) ** 2) * left(share) * e) * z,
+            lambda v, e, z, alpha, share: (1 - alpha) * v + jnp.sqrt(left(share) * (renewed(alpha) * e)) * z,
             kicked, eps, noise, self.alpha, self.noise_share(motion, eps),
         )  # fmt: skip
         position = tree_map(lambda x, v, w: x + (v + w) / 2, motion.position, kicked, nu)

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 
-from sgmcmc.algorithms.dynamics.momentum import Persistent, left, momentum
+from sgmcmc.algorithms.dynamics.momentum import Persistent, left, momentum, renewed
 from sgmcmc.algorithms.kernel import Dynamics, Motion
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError
@@ -21,6 +21,7 @@ class _Resampled(Dynamics):
     L: int = 5
 
     refreshes: ClassVar[bool] = True
+    traced: ClassVar[tuple[str, ...]] = ("alpha",)
 
     @property
     def leaps(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]: as L says
@@ -63,7 +64,7 @@ class SymmetricHamiltonian(_Resampled):
 
     def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
         def kick_and_rub(v: Any, g: Any, e: Any, z: Any, alpha: Any) -> Any:
-            return (1 - alpha) * (v + e / 2 * g) + jnp.sqrt((1 - (1 - alpha) ** 2) * e) * z
+            return (1 - alpha) * (v + e / 2 * g) + jnp.sqrt(renewed(alpha) * e) * z
 
         nu = tree_map(kick_and_rub, motion.auxiliary["momentum"], gradient, eps, noise, self.alpha)
         return replace(motion, gradient=gradient, auxiliary={"momentum": nu})
@@ -124,6 +125,7 @@ class PersistentHamiltonian(Persistent):
 
     alpha: PyTree = 0.01
     warmup: int = 0
+    traced: ClassVar[tuple[str, ...]] = ("alpha",)
 
     def fitted(self, position: PyTree) -> Self:
         warmup = check_count("warmup", self.warmup, least=0)
@@ -131,7 +133,7 @@ class PersistentHamiltonian(Persistent):
 
     def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
         def kick(v: Any, g: Any, e: Any, z: Any, alpha: Any, share: Any) -> Any:
-            return (1 - alpha) * v + e * g + jnp.sqrt(2 * alpha * left(share) * e) * z
+            return (1 - alpha) * v + e * g + jnp.sqrt(left(share) * (2 * alpha * e)) * z
 
         share = self.noise_share(motion, eps)
         nu = tree_map(kick, motion.auxiliary["momentum"], motion.gradient, eps, noise, self.alpha, share)
@@ -142,4 +144,4 @@ class PersistentHamiltonian(Persistent):
         """β̂/α: the part of the friction that the minibatch noise already pays for."""
         if not self.warmup:
             return tree_map(jnp.zeros_like, self.alpha)
-        return tree_map(lambda e, v, a: e * v / (2 * a), eps, motion.auxiliary["variance"], self.alpha)
+        return tree_map(lambda e, v, a: v * (e * (1 / (2 * a))), eps, motion.auxiliary["variance"], self.alpha)

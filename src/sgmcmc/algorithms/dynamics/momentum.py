@@ -1,4 +1,8 @@
-"""What dynamics with a momentum share."""
+"""What dynamics with a momentum share.
+
+In their formulas numbers that are known before the step are multiplied with each other first, in brackets: as compilers do with
+constants, so that arguments give the same bits.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -63,3 +67,16 @@ def rescale_momentum(motion: Motion, eps: PyTree, before: PyTree) -> Motion:
 def left(share: Any) -> Any:
     """What is left to be injected where the minibatch noise pays for a share: never less than nothing."""
     return jnp.maximum(1 - share, 0)
+
+
+def renewed(alpha: Any) -> Any:
+    """1 - (1-α)²: the part of a momentum's variance that friction takes and noise gives back.
+
+    The bound never binds. It keeps the square and the difference from becoming one operation that rounds once, which compilers
+    make of them where α is an argument and not where it is a constant: so both give the same bits.
+
+    >>> from sgmcmc.algorithms.dynamics.momentum import renewed
+    >>> renewed(0.5).item()
+    0.75
+    """
+    return 1 - jnp.minimum((1 - alpha) ** 2, 1)

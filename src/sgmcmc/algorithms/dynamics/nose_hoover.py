@@ -30,6 +30,7 @@ class NoseHoover(Dynamics):
 
     a: PyTree = 0.01
     thermostat: ClassVar[str | None] = "thermostat"
+    traced: ClassVar[tuple[str, ...]] = ("a",)
 
     def fitted(self, position: PyTree) -> Self:
         return replace(self, a=per_parameter(self.a, position, "a"))
