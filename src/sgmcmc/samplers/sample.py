@@ -172,7 +172,7 @@ class _Sampling:
         """What NUTS would cost. A mode is only looked for where that may decide."""
         if not self._at_best.affordable or self.survey.peaked:
             return self._at_best
-        return Prediction.of(self.problem, self.chains, self.draws, mode=False, anchored=self.survey.curvature == "anchor")
+        return Prediction.of(self.problem, self.chains, self.draws, mode=False, anchored=self.survey.layout is not None)
 
     def run(self) -> Result:
         why = self._why_exact()

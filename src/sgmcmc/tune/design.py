@@ -187,12 +187,7 @@ def control_variates(
     found = [_rows(replace(pilot, order=order), whitening, choice, measured, step, seed) for order, choice in choices.items()]
     rows = min(found, key=lambda rows: rows.evaluations / math.sqrt(rows.eps))
     if rows.evaluations >= n_rows:
-        cost = f"a minibatch would need {rows.n:,} of them, and those {2 * rows.order} times, at the draw and at the centre"
-        sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
-        told = Decisions().and_then("minibatch_size", n_rows, sentence) + _slopes(steepest)
-        state, source = WhitenedState(whitening, ()), AllRows(pilot.table, n_rows)
-        exact = _design(posterior, state, source, np.zeros(d), None, told, rows.eps, friction_for(rows.eps))
-        return replace(exact, largest_eps=largest)
+        return replace(_on_all_rows(pilot, whitening, rows, steepest), largest_eps=largest)
     n, choice, noise = rows.n, rows.choice, rows.noise
     if before is not None and before.centred and rows.eps == before.eps:
         n = kept_rows(n, before.source.batch_size, rows.always)
@@ -201,18 +196,30 @@ def control_variates(
         values, vectors = np.linalg.eigh(variance)
         whitening = dense_whitening(np.asarray(whitening.factor, np.float64) @ vectors, whitening.origin)
         variance = np.maximum(values, 0)
-    told = rows.told(n, n_rows) + _slopes(steepest)
-    centre = whitened_centre(centre, whitening)
-    if rows.order == 2:
-        if likelihood is None:
-            layout = whitening.layout if isinstance(whitening, ArrowWhitening) else None
-            likelihood = likelihood_curvature(posterior, pilot.table, whitening.origin, layout)
-        hessian = tree_map(jnp.negative, in_whitened(likelihood, whitening))
-        centre = CurvedCentre(centre.position, centre.gradient, centre.distance, centre.converged, hessian)
-    source = choice.source(n)
-    state = WhitenedState(whitening, centre)
+    told, source = rows.told(n, n_rows) + _slopes(steepest), choice.source(n)
+    carried = whitened_centre(centre, whitening) if rows.order == 1 else _curved(pilot, centre, whitening, likelihood)
+    state = WhitenedState(whitening, carried)
     design = _design(posterior, state, source, variance / source.drawn, choice, told, rows.eps, friction_for(rows.eps))
     return replace(design, largest_eps=largest)
+
+
+def _on_all_rows(pilot: Pilot, whitening: AnyWhitening, rows: "_Rows", steepest: float) -> Design:
+    """Exact gradients, where minibatches would cost as much."""
+    n_rows, d = pilot.posterior.n_rows, size(whitening.origin)
+    cost = f"a minibatch would need {rows.n:,} of them, and those {2 * rows.order} times, at the draw and at the centre"
+    sentence = f"Each step uses all {n_rows:,} rows: {cost}, so exact gradients are cheaper."
+    told = Decisions().and_then("minibatch_size", n_rows, sentence) + _slopes(steepest)
+    state, source = WhitenedState(whitening, ()), AllRows(pilot.table, n_rows)
+    return _design(pilot.posterior, state, source, np.zeros(d), None, told, rows.eps, friction_for(rows.eps))
+
+
+def _curved(pilot: Pilot, centre: Centre, whitening: AnyWhitening, likelihood: Curvature | None) -> CurvedCentre:
+    """A centre in the variables of a whitening, with the second derivatives there; these take a pass, where they are not known."""
+    if likelihood is None:
+        layout = whitening.layout if isinstance(whitening, ArrowWhitening) else None
+        likelihood = likelihood_curvature(pilot.posterior, pilot.table, whitening.origin, layout)
+    there, hessian = whitened_centre(centre, whitening), tree_map(jnp.negative, in_whitened(likelihood, whitening))
+    return CurvedCentre(there.position, there.gradient, there.distance, there.converged, hessian)
 
 
 def second_pays(pilot: Pilot, whitening: AnyWhitening) -> bool:

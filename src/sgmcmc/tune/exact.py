@@ -41,8 +41,8 @@ PRICE = 20.0
 """Seconds of work that chains on minibatches take, however few the rows: for what is compiled and tried before they run."""
 
 PATIENCE, ANCHORED_PATIENCE = 300.0, 60.0
-"""Seconds that exact chains may take where there is no mode: chains on minibatches are of little use there; and where another
-anchor was found, about which they are of some."""
+"""Seconds that exact chains may take where there is no mode: chains on minibatches are of little use there; and for parameters of
+groups about another anchor, where they are of some."""
 
 PER_LEAPFROG, PER_FLOP, PER_TRANSCENDENTAL = 25e-6, 5e-11, 3e-9
 """Seconds on two cores of a common processor. They are constants so that the same call takes the same engine everywhere."""
