@@ -214,7 +214,7 @@ def _on_all_rows(pilot: Pilot, whitening: AnyWhitening, rows: "_Rows", steepest:
 
 
 def _curved(pilot: Pilot, centre: Centre, whitening: AnyWhitening, likelihood: Curvature | None) -> CurvedCentre:
-    """A centre in the variables of a whitening, with the second derivatives there; these take a pass, where they are not known."""
+    """A centre in the variables of a whitening, with the second derivatives there, which take a pass where they are not known."""
     if likelihood is None:
         layout = whitening.layout if isinstance(whitening, ArrowWhitening) else None
         likelihood = likelihood_curvature(pilot.posterior, pilot.table, whitening.origin, layout)
