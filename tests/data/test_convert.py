@@ -555,7 +555,7 @@ from sgmcmc.data import convert, readers
 source, folder, options, moments = Path(sys.argv[1]), sys.argv[2], eval(sys.argv[3]), sys.argv[4]
 readers.BLOCK_BYTES = 4800
 
-def attempt(die_at):
+def attempt(die_at, folder=folder):
     child = os.fork()
     if child:
         return child
@@ -575,11 +575,13 @@ def attempt(die_at):
     convert(source, folder, progress=False, **options)
     os._exit(0)
 
-kills, random_numbers = 0, random.Random(5)
+kills, random_numbers, begun = 0, random.Random(5), time.perf_counter()
+os.waitpid(attempt(0, folder + "-undisturbed"), 0)
+whole = time.perf_counter() - begun
 while True:
     child = attempt(random_numbers.randint(1, 40) if moments == "events" else 0)
     if moments == "times":
-        time.sleep(random_numbers.random() * 0.02 * (1 + kills / 10))  # longer and longer, so that it ends
+        time.sleep(random_numbers.random() * 0.1 * whole * (1 + kills / 10))  # longer and longer, so that it ends
         os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     if status == 0:
