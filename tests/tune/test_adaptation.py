@@ -16,6 +16,7 @@ from sgmcmc.tune.adaptation import Trial, complaint_about, reshaped
 from sgmcmc.tune.curvatures import dense_whitening
 from sgmcmc.tune.design import (
     FRICTION,
+    MOST_WORK,
     SMALLEST_STEP,
     STEEP,
     STEP,
@@ -23,7 +24,9 @@ from sgmcmc.tune.design import (
     control_variates,
     friction_for,
     kept_rows,
+    rows_and_step,
     step_for,
+    usual_size,
 )
 from sgmcmc.tune.pilot import Pilot
 from sgmcmc.tune.survey import take_survey
@@ -48,6 +51,26 @@ def test_friction_per_distance_stays_the_same_and_noise_falls_with_the_step():
     assert (1 - friction_for(STEP / 16)) ** 4 == pytest.approx(1 - FRICTION)
     noise = [noise_amplification(eps, friction_for(eps), 1.0) for eps in (STEP, STEP / 16)]
     assert noise[0] / noise[1] == pytest.approx(4, rel=0.25), "as the step, not as its square"
+
+
+def test_minibatches_have_one_of_a_few_sizes() -> None:
+    sizes = [usual_size(rows) for rows in range(1, 4097)]
+    assert sorted(set(sizes))[-17:] == [
+        *range(256, 512, 64),
+        *range(512, 1024, 128),
+        *range(1024, 2048, 256),
+        *range(2048, 4097, 512),
+    ]
+    assert all(rows <= size <= max(1.25 * rows, rows) for rows, size in enumerate(sizes, 1))
+    assert [usual_size(size) for size in sizes] == sizes
+
+
+def test_as_many_rows_as_are_needed_on_the_grid_but_never_more_than_there_are_or_are_affordable() -> None:
+    few, more = (rows_and_step(noise, 100_000, 5)[1] for noise in (9.9, 10.1))
+    assert few == more == usual_size(few), "two seeds of one model share a program"
+    assert rows_and_step(1e4, 100_000, 5)[1] in {usual_size(n) for n in range(1, 100_001)}
+    assert rows_and_step(10.0, 90, 5)[1] <= 90
+    assert rows_and_step(1e9, 10**9, 1000)[1] == MOST_WORK // 1000
 
 
 def test_rows_of_the_design_before_are_kept_by_those_that_are_drawn():

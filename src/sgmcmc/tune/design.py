@@ -53,6 +53,9 @@ whose noise grows with the fourth power of the distance from the centre, less: a
 FEWEST_ROWS, ROWS_PER_GROUP = 32, 2
 """Of a minibatch at least: in all, and for every group on average, whose noise would else come in rare jolts."""
 
+SIZES_PER_DOUBLING = 4
+"""Minibatches have one of a few sizes, so that a program serves other data and other seeds of the same model too."""
+
 SPARE = 2
 """Rows that are always in save others; but so many times as many as are then needed stay, for noise that was not seen yet."""
 
@@ -395,10 +398,20 @@ def rows_and_step(
     n = min(n_rows, max(min(fewest, most), math.ceil(needed(step))))
     exact = 2 * n >= n_rows and n_rows <= 2 * most  # all rows will be used, and once instead of twice, which is affordable
     if n <= most or exact:
-        return step, n, f"enough to keep their noise at {allowed:.0%} of the variance, which is then corrected for"
+        return (
+            step,
+            n if exact else min(usual_size(n), most, n_rows),
+            f"enough to keep their noise at {allowed:.0%} of the variance, which is then corrected for",
+        )
     while needed(step) > most:
         step *= 0.9
     return step, min(most, n_rows), f"the most that {dimension:,} parameters allow in reasonable time, with a smaller step"
+
+
+def usual_size(rows: int) -> int:
+    """The next size of a grid that is at least so many: 32, 40, 48, 56, 64, 80, ..."""
+    spacing = max(1, 2 ** ((rows - 1).bit_length() - 1) // SIZES_PER_DOUBLING)
+    return -(-rows // spacing) * spacing
 
 
 def largest_curvature(posterior: Posterior, table: Table, whitening: AnyWhitening, seed: int) -> float:
