@@ -1,5 +1,6 @@
 """Whitening: a linear change of variables in front of the posterior, after which it is near N(0, I) and steps have no units."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -64,6 +65,20 @@ class WhitenedTransform:
     def log_det(self, position: PyTree) -> jax.Array | float:
         """That of the constraints; the whitening's own is a constant."""
         return self.outer.log_det(self.whitening.leave(position))
+
+
+def unwhitened(posterior: Posterior) -> tuple[Posterior, Callable[[PyTree], PyTree], Callable[[PyTree], PyTree]]:
+    """The posterior behind its whitening, if it has one, the way of positions there, and that of gradients back: those that are
+    added up are added there, so that one product with a matrix does for all of them.
+    """
+    transform: Any = posterior.transform
+    if not isinstance(transform, WhitenedTransform):
+        return posterior, _as_it_is, _as_it_is
+    return replace(posterior, transform=transform.outer), transform.whitening.leave, transform.whitening.pull_back
+
+
+def _as_it_is(tree: PyTree) -> PyTree:
+    return tree
 
 
 def whitened(posterior: Posterior, whitening: AnyWhitening) -> Posterior:

@@ -108,6 +108,9 @@ class Judge:
 
     def cause(self, about: str) -> str | None:
         """Why the number of this name does badly; without a name, the one that mixes worst."""
+        known = [one.sentence for one in self.result.decisions.made if one.name == words.REWRITING]
+        if known:
+            return known[-1]
         ess = np.nan_to_num(self.mixing[0], nan=np.inf)
         number = self.names.index(about) if about in self.names else int(np.argmin(ess))
         return cause(self.numbers.reshape(-1, len(self.names)), self.names, self.log_scales(), number)

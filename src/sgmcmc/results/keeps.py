@@ -21,7 +21,7 @@ from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import PyTree, State, shapes, size, tree_map, where
 
-MOST_PAIRED = 2000
+MOST_PAIRED = 3000
 """Numbers whose gradients are kept beside them."""
 
 

@@ -42,6 +42,9 @@ FAR = 3.0
 OUTSIDE = "outside"
 """The setting that says at what the log posterior was not finite."""
 
+REWRITING = "trading off"
+"""The decision that says which scales and effects trade off, and how to write them."""
+
 MIXING_ONLY = "R-hat and effective sample size tell mixing only, never bias."
 
 EXACT = "NUTS on all rows: no bias from steps or minibatches."

@@ -26,7 +26,7 @@ ALIGNMENT = 64
 SMALLEST_LOAN = 1 << 18
 """Bytes below which memory is not worth keeping: the allocator does that itself."""
 
-SHELF_BYTES = 64 << 20
+SHELF_BYTES = 128 << 20
 """Memory kept for the next loan, at most: two chunks of minibatches."""
 
 

@@ -34,6 +34,10 @@ LARGEST_CHUNK = 2000
 CHUNK_BYTES = 32 << 20
 """A chunk's minibatches and noise stay below this, so that they are still in cache when the loop reads them."""
 
+SHORTEST_CHUNK, MOST_CHUNK_BYTES = 32, 64 << 20
+"""Minibatches too large for a cache are handed over so many at a time, or as many as take so much memory: each call of a program
+costs something, the more the larger a model is."""
+
 
 _row_keys = jax.jit(row_keys, static_argnums=(2, 3))
 
@@ -101,7 +105,8 @@ class Loop:
         per_step = (chains or 1) * leaps * self.source.bytes_per_batch
         per_step += itemsize * self.kernel.noises * numbers
         per_device = per_step // self._devices(chains)  # each has caches of its own
-        affordable = max(1, min(LARGEST_CHUNK, CHUNK_BYTES // max(1, per_device)))
+        in_cache, in_memory = (size // max(1, per_device) for size in (CHUNK_BYTES, MOST_CHUNK_BYTES))
+        affordable = max(1, min(LARGEST_CHUNK, in_cache), min(SHORTEST_CHUNK, in_memory))
         return min(affordable, 1 << (n_iters - 1).bit_length())  # short runs of different lengths share a few programs
 
     def run(self, state: State, request: Request, account: Account, place: Place, bar: Bar) -> Outcome:

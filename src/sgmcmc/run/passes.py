@@ -45,10 +45,12 @@ def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) ->
     return _KEPT.get(key, lambda: jax.jit(traced))
 
 
-def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0) -> Iterator[Rows]:
-    """The whole dataset in order, in blocks small enough for a device that needs `extra_per_row` bytes beside each row."""
+def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0, least: int = 1) -> Iterator[Rows]:
+    """The whole dataset in order, in blocks small enough for a device that needs `extra_per_row` bytes beside each row, but of
+    so many rows at `least`.
+    """
     table = as_table(arrays)
-    every = blocks(table, max(1, BLOCK_BYTES // max(1, table.row_bytes + extra_per_row)))
+    every = blocks(table, max(least, BLOCK_BYTES // max(1, table.row_bytes + extra_per_row)))
     return every if table.in_memory else ahead(every)
 
 
@@ -75,10 +77,12 @@ def look_over(table: Table, progress: Progress) -> Table:
     return replace(table, checked=True)
 
 
-def full_sum(function: Callable[[Rows], PyTree], arrays: Mapping[str, Any], bar: Bar | None = None, extra: int = 0) -> PyTree:
+def full_sum(
+    function: Callable[[Rows], PyTree], arrays: Mapping[str, Any], bar: Bar | None = None, extra: int = 0, least: int = 1
+) -> PyTree:
     """Σ over blocks of `function(rows)`, a compiled function of the rows, in float64; of a stratum, over all processes' rows."""
     total: Any = None
-    for rows in all_rows(arrays, extra):
+    for rows in all_rows(arrays, extra, least):
         part = tree_map(lambda x: np.asarray(x, np.float64), function(rows))
         total = part if total is None else tree_map(np.add, total, part)
         if bar is not None:

@@ -18,7 +18,7 @@ from sgmcmc.problem.posterior import Posterior, log_prior_of_params
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
-from sgmcmc.results.words import OUTSIDE, Decisions
+from sgmcmc.results.words import OUTSIDE, REWRITING, Decisions
 from sgmcmc.run.passes import compiled
 from sgmcmc.run.programs_on_disk import keep_programs
 from sgmcmc.run.request import Problem, Request
@@ -26,7 +26,7 @@ from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled
 from sgmcmc.tune.design import row_work
 from sgmcmc.tune.exact import AUTO, ENGINES, MINIBATCHES, NUTS, Prediction, check_engine, exact_chains
-from sgmcmc.tune.recentre import recentred, told_by_rows
+from sgmcmc.tune.recentre import recentred, told_by_rows, trading_off
 from sgmcmc.tune.survey import Survey, take_survey
 
 DRAWS_PER_TIME = 8
@@ -224,9 +224,25 @@ class _Sampling:
             except ChainsLeftError:  # the draws that there are stay, with the complaint
                 break
         result = self._extended(partial(self._drawn, trial, part), result)
-        if complaint is not None and "unsettled" not in result.decisions:
-            result = replace(result, decisions=unsettled(result.decisions, complaint))
-        return result
+        told = result.decisions
+        if complaint is not None and "unsettled" not in told:
+            told = unsettled(told, complaint)
+        if "unsettled" in told or "fallback" in told:
+            told = told + self._rewriting()
+        return replace(result, decisions=told)
+
+    def _rewriting(self) -> Decisions:
+        """Of scales and effects that trade off, which chains on minibatches did not come to terms with."""
+        found = [] if self.problem.table.large else trading_off(self.problem, self.adaptation.seed)
+        if not found:
+            return Decisions()
+        scales, effects = (list(dict.fromkeys(names)) for names in zip(*found, strict=True))
+        instead = f"{effects[0]} ~ Normal(0, {' * '.join(scales)})"
+        sentence = (
+            f"{' and '.join([*scales, *effects])} trade off: rows tell their product, hardly any of them. Where rows tell each "
+            f"effect well, write {instead} and leave the scales out of log_lik; else ask for engine='nuts', or fewer rows."
+        )
+        return Decisions().and_then(REWRITING, found, sentence)
 
     def _first_trial(self) -> Trial | None:
         return self.adaptation.adapt(self.survey)
@@ -248,7 +264,7 @@ class _Sampling:
     def _drawn(self, trial: Trial, place: Place, draws: int) -> Result:
         """The first so many draws; the place may have more, from a call that asked for more."""
         affordable = MOST_CHAIN_WORK // (self.draws * trial.design.source.batch_size * row_work(trial.design.whitening))
-        thin = max(LEAST_THIN, min(LONGEST_THIN, affordable, round(trial.autocorrelation / DRAWS_PER_TIME)))
+        thin = max(1, min(affordable, max(LEAST_THIN, min(LONGEST_THIN, round(trial.autocorrelation / DRAWS_PER_TIME)))))
         told = self._why_minibatches() + self.told + trial.decisions
         told = told.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
         request = self._request(draws * thin, thin=thin)

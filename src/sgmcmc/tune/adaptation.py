@@ -29,11 +29,14 @@ from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
 from sgmcmc.tune.anchor import AVERAGED
 from sgmcmc.tune.curvatures import dense_whitening, likelihood_curvature, positive, prior_curvature_over, whitening_of
-from sgmcmc.tune.design import SMALLEST_STEP, TOO_STEEP, Design, NoBowlError, control_variates, noise_share, plain_gradients
+from sgmcmc.tune.design import SMALLEST_STEP, STEP, TOO_STEEP, Design, NoBowlError, control_variates, plain_gradients, row_work
 from sgmcmc.tune.pilot import Pilot, noise_points
 from sgmcmc.tune.survey import Survey
 
 WARM_UP, TRIAL, SETTLING = 400, 600, 100
+SHORT_WARM_UP, SHORT_TRIAL, DEAR = 100, 200, 500_000
+"""Steps of a trial where rows × numbers of a step are so many or more."""
+
 PLAIN_WARM_UP = 2500
 ROUNDS, HALVINGS = 3, 6
 FAR = 50.0
@@ -49,9 +52,9 @@ OFF, SURE = 0.1, 4.0
 LOUD = 2.0
 """So does noise that is so many times what the rows were chosen for."""
 
-QUIET, NEAR = 1.2, 1.0
-"""Of what the rows were chosen for, and standard deviations to the centre: with control variates of second order, as good as
-they get."""
+NEAR = 1.0
+"""Standard deviations to the centre within which control variates of second order are as good as they get: another centre would
+take the second derivatives of all rows again."""
 
 NEARER = 4
 """How often the starts of chains are brought nearer to the centre, by half, where the posterior is too steep for them."""
@@ -245,15 +248,15 @@ class Adaptation:
     def fall_back(self, whitening: AnyWhitening, told: Decisions, why: str) -> Trial:
         """Plain gradients, and no further rounds."""
         design = plain_gradients(self.problem.posterior, self.problem.table, whitening, self.seed + 100, why)
-        return self.attempt(design, ROUNDS, told, PLAIN_WARM_UP, PLAIN_SCATTER)
+        return self.attempt(design, ROUNDS, told, PLAIN_SCATTER)
 
-    def attempt(self, design: Design, number: int, told: Decisions, warm_up: int = WARM_UP, scatter: float = SCATTER) -> Trial:
+    def attempt(self, design: Design, number: int, told: Decisions, scatter: float = SCATTER) -> Trial:
         """A trial of a design; where chains leave, with half the step."""
         at_fault = ""
         for halving in range(HALVINGS + 1):
             sampler = self.sampler(design)
             start = self._within_reach(sampler, design, sampler.scatter(self._init(sampler, design, number), scatter))
-            outcome = self._run(sampler, start, warm_up, TRIAL)
+            outcome = self._run(sampler, start, *lengths(design))
             positions, gradients = (flat_draws(outcome.values["pairs"][name], True) for name in ("position", "gradient"))
             if outcome.attempted is None and not (design.centred and np.abs(positions).max() > FAR):
                 shown = positions, gradients, self._pairs.thin, self.noise(design, positions), self.steepest(design, positions)
@@ -332,7 +335,7 @@ class Adaptation:
 
     def tuned(self, trial: Trial) -> Trial:
         """The chains of a good trial about their own mean, with rows and correction by the noise where they are."""
-        near = trial.noise_share <= QUIET * noise_share(trial.design.order) and np.abs(trial.middle).max() < NEAR
+        near = trial.noise_share <= LOUD * trial.design.noise_share and np.abs(trial.middle).max() < NEAR
         if not trial.design.centred or (trial.design.order == 2 and near):
             return trial
         before = trial.design
@@ -350,6 +353,14 @@ class Adaptation:
         if (design.source.batch_size, design.eps) != (before.source.batch_size, before.eps):
             told = told + design.decisions
         return replace(trial, sampler=sampler, design=design, state=outcome.state, decisions=told)
+
+
+def lengths(design: Design) -> tuple[int, int]:
+    """Steps of the warm-up and of the trial."""
+    if "fallback" in design.decisions:
+        return PLAIN_WARM_UP, TRIAL
+    quick = design.eps >= 0.5 * STEP and design.source.batch_size * row_work(design.whitening) >= DEAR
+    return (SHORT_WARM_UP, SHORT_TRIAL) if quick else (WARM_UP, TRIAL)
 
 
 def start_of(design: Design) -> Given:
@@ -372,7 +383,7 @@ def complaint_about(trial: Trial) -> Complaint | None:
 
 def noise_complaint(trial: Trial) -> Complaint | None:
     """Too much noise where the chains were."""
-    allowed = noise_share(trial.design.order)
+    allowed = trial.design.noise_share
     if trial.noise_share <= LOUD * allowed:
         return None
     share = f"minibatch noise made up {trial.noise_share:.0%} of the variance where the chains went, not {allowed:.0%}"

@@ -32,11 +32,17 @@ def likelihood_curvature(
 ) -> Curvature:
     """Of all rows, in float64."""
     if layout is None:
-        total = full_sum(partial(compiled(negative_hessian, posterior), position), table, bar, extra=16 * size(position))
-        return (total + total.T) / 2
+        return hessian_over(posterior, table, position, bar)
     given = jnp.asarray(probes(layout), float)
     program = partial(compiled(_products, posterior, layout), position, given)
     return Arrow.of_products(full_sum(program, table, bar, extra=16 * len(given)), layout)
+
+
+def hessian_over(posterior: Posterior, table: Table, position: PyTree, bar: Bar | None = None) -> np.ndarray:
+    """-∇²Σℓ over a table, in blocks of as many rows as there are numbers at least: adding up matrices takes time too."""
+    d = size(position)
+    total = full_sum(partial(compiled(negative_hessian, posterior), position), table, bar, extra=16 * d, least=d)
+    return (total + total.T) / 2
 
 
 def negative_hessian(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:

@@ -46,9 +46,10 @@ stable below 4. Fewer than one step in 32 of the usual length would take too lon
 HOPELESS = 1e4
 """Curvature at points of the approximation by a Gaussian, beside that at its centre, beyond which it approximates nothing."""
 
-NOISE, NOISE_OF_SECOND = 0.05, 0.01
+NOISE, NOISE_OF_SECOND, NOISE_OF_MANY, MANY = 0.05, 0.01, 0.1, 250
 """The part of the variance that minibatch noise may make up, before it is corrected for; with control variates of second order,
-whose noise grows with the fourth power of the distance from the centre, less: at 4 standard deviations it is as much then."""
+whose noise grows with the fourth power of the distance from the centre, less: at 4 standard deviations it is as much then. The
+distance of a draw in many dimensions varies little, so with every so many it may be that much more again, up to a limit."""
 
 FEWEST_ROWS, ROWS_PER_GROUP = 32, 2
 """Of a minibatch at least: in all, and for every group on average, whose noise would else come in rare jolts."""
@@ -65,8 +66,9 @@ KEPT_ROWS = 1.1
 MOST_WORK = 4_000_000
 """Rows × parameters of a step: where the noise would need more, the step becomes smaller instead."""
 
-SECOND_WORK = 4e10
-"""Rows × squared numbers of each that the second derivatives of all rows may cost."""
+SECOND_WORK, WORTH = 1e12, 3e5
+"""Rows × squared numbers of each that the second derivatives of all rows may cost; and how many such products are worth the
+gradient of one row in every step of the chains."""
 
 PLAIN_ROWS, PLAIN_STEP, LEAST_FRICTION = 512, 0.25, 0.02
 POWER_ROWS, POWER_ITERATIONS = 20_000, 30
@@ -111,6 +113,11 @@ class Design:
     @property
     def whitening(self) -> AnyWhitening:
         return self.est_state.whitening
+
+    @property
+    def noise_share(self) -> float:
+        """The part of the variance that the noise of its minibatches may make up."""
+        return noise_share(self.order, row_work(self.whitening))
 
     @property
     def order(self) -> int:
@@ -188,7 +195,8 @@ def control_variates(
         largest = before.largest_eps
         step = min(step_for(steepest, before.eps), largest)
     found = [_rows(replace(pilot, order=order), whitening, choice, measured, step, seed) for order, choice in choices.items()]
-    rows = min(found, key=lambda rows: rows.evaluations / math.sqrt(rows.eps))
+    known = 0.0 if likelihood is not None else n_rows * row_work(whitening) / WORTH
+    rows = min(found, key=lambda rows: (rows.evaluations + (known if rows.order == 2 else 0.0)) / math.sqrt(rows.eps))
     if rows.evaluations >= n_rows:
         return replace(_on_all_rows(pilot, whitening, rows, steepest), largest_eps=largest)
     n, choice, noise = rows.n, rows.choice, rows.noise
@@ -278,8 +286,9 @@ class _Rows:
 
 def _rows(pilot: Pilot, whitening: AnyWhitening, choice: Choice, measured: np.ndarray, step: float, seed: int) -> _Rows:
     """The rows that keep the noise of an order low; those that matter most always in, where that saves others."""
-    n_rows, work = pilot.posterior.n_rows, pilot.order * row_work(whitening)
-    noise, allowed = pilot.noise(whitening, measured, choice, seed + 2), noise_share(pilot.order)
+    n_rows, numbers = pilot.posterior.n_rows, row_work(whitening)
+    work = pilot.order * numbers
+    noise, allowed = pilot.noise(whitening, measured, choice, seed + 2), noise_share(pilot.order, numbers)
     fewest = ROWS_PER_GROUP * whitening.layout.groups if isinstance(whitening, ArrowWhitening) else FEWEST_ROWS
     eps, n, because = rows_and_step(noise.loudest, n_rows, work, step, allowed, fewest)
     gain = noise.gain
@@ -290,9 +299,11 @@ def _rows(pilot: Pilot, whitening: AnyWhitening, choice: Choice, measured: np.nd
     return _Rows(pilot.order, choice, noise, gain, eps, n, because)
 
 
-def noise_share(order: int) -> float:
-    """The part of the variance that minibatch noise may make up."""
-    return NOISE_OF_SECOND if order == 2 else NOISE
+def noise_share(order: int, dimension: int) -> float:
+    """The part of the variance that minibatch noise may make up with control variates of an order, of numbers that rows have to
+    do with.
+    """
+    return min(NOISE_OF_SECOND * (1 + dimension / MANY), NOISE_OF_MANY) if order == 2 else NOISE
 
 
 def kept_rows(needed: int, before: int, always: int) -> int:

@@ -166,7 +166,7 @@ def _scales(problem: Problem) -> Whitening:
     """Each number's scale by what rows and prior say of it at the starting values; 1 where they say nothing."""
     posterior, start = problem.posterior, problem.position
     dense = size(start) <= LARGEST_DENSE
-    prior = np.asarray(compiled(prior_curvature, posterior, dense)(start), np.float64)
+    prior = prior_curvature(posterior, dense, start)
     information = full_sum(partial(compiled(fisher_information, posterior, False), start), problem.table)
     total = information + (np.diag(prior) if dense else prior)
     known = np.isfinite(total) & (total > 0)

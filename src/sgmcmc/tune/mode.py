@@ -29,7 +29,9 @@ from sgmcmc.run.passes import compiled, full_sum
 TOLERANCE = 0.05
 """Converged: the centre is within √0.05 = 0.22 posterior standard deviations per parameter, root mean square."""
 
-METRIC_ROWS = 200_000
+METRIC_ROWS, METRIC_WORK = 200_000, 2e10
+"""Rows that the metric is taken from at most, and rows × d² that it may cost where they are still enough to tell directions."""
+
 LARGE_MODEL_METRIC_ROWS = 2_000
 ROUNDS, STEPS_PER_ROUND = 12, 25
 FULL_ROUNDS, FULL_STEPS_PER_ROUND = 3, 15
@@ -48,7 +50,7 @@ LONGEST_LOG_STEP = 3.0
 LENGTHS = (0.0, 1.0, 4.0, 16.0, 64.0, 256.0)
 """How far beyond its end a search that did not converge is followed, in lengths of its way there."""
 
-LARGEST_DENSE = 2000
+LARGEST_DENSE = 3000
 """Up to this many parameters the metric is a full matrix; beyond, its diagonal."""
 
 ROWS_PER_PARAMETER = 10
@@ -222,9 +224,9 @@ class _Objective:
         """From some rows; a matrix if they can tell all directions apart, and it is small enough to solve with."""
         position, d, used = as_tree(x, self.like), len(x), sample.total_rows
         dense = d <= LARGEST_DENSE and used >= ROWS_PER_PARAMETER * d
-        information = full_sum(partial(compiled(fisher_information, self.posterior, dense), position), sample, extra=4 * d)
-        curvature = compiled(prior_curvature, self.posterior, dense)(position)
-        return Metric.of(self.posterior.n_rows / used * information, np.asarray(curvature, np.float64))
+        program = partial(compiled(fisher_information, self.posterior, dense), position)
+        information = full_sum(program, sample, extra=4 * d, least=d if dense else 1)
+        return Metric.of(self.posterior.n_rows / used * information, prior_curvature(self.posterior, dense, position))
 
     def determines(self, x: np.ndarray, silent: np.ndarray | None, sample: Table) -> bool:
         """Whether the likelihood bends in parameters whose gradients all vanish: a perfect fit does, a plateau does not."""
@@ -237,7 +239,7 @@ class _Objective:
 def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, progress: Progress) -> Mode:
     """Search from `start`; bounded work whatever the posterior."""
     x, looks = join(start), 0
-    metric_rows = METRIC_ROWS if len(x) <= LARGEST_DENSE else LARGE_MODEL_METRIC_ROWS
+    metric_rows = rows_of_metric(len(x))
     sample = subsample(table, max(10_000, min(200 * len(x), 200_000)), seed)  # enough to say where the mode roughly is
     rounds, steps = ROUNDS, STEPS_PER_ROUND
     with Bar(progress, "centre", None, "step") as bar:
@@ -251,6 +253,13 @@ def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, prog
         raise_if_rounded_away(posterior, as_tree(whole.wall, start), table, "where the search for the mode was stopped")
     heading = as_tree(point.step, start)
     return Mode(as_tree(point.x, start), distance < TOLERANCE, distance, whole.passes, looks, heading)
+
+
+def rows_of_metric(dimension: int) -> int:
+    """How many rows the metric is taken from."""
+    if dimension > LARGEST_DENSE:
+        return LARGE_MODEL_METRIC_ROWS
+    return int(min(METRIC_ROWS, max(METRIC_WORK / dimension**2, ROWS_PER_PARAMETER * dimension)))
 
 
 def _search(objective: _Objective, x: np.ndarray, metric_rows: Table, rounds: int, steps: int, bar: Bar) -> tuple[_Point, float]:
@@ -360,12 +369,25 @@ def fisher_information(posterior: Posterior, dense: bool, position: PyTree, rows
     return gradients.T @ gradients if dense else jnp.sum(gradients**2, axis=0)
 
 
-def prior_curvature(posterior: Posterior, dense: bool, position: PyTree) -> jax.Array:
+def prior_curvature(posterior: Posterior, dense: bool, position: PyTree) -> np.ndarray:
     """The prior's precision, a matrix or its diagonal: its Hessian by size, and where that is silent its squared gradients.
 
     The squares are the prior's own Fisher information. The paper's Laplace prior has no Hessian, yet alone decides
     directions that the data leave open, such as those of indicator columns that sum to 1.
     """
+    bends, squares = (np.asarray(x, np.float64) for x in compiled(_prior_derivatives, posterior, dense)(position))
+    if not dense:  # the diagonal, of a prior without correlations
+        return np.where(np.abs(bends) < 1e-6 * squares, squares, np.abs(bends))
+    diagonal = np.diag(bends)
+    silent = np.diag(np.where(np.abs(diagonal) < 1e-6 * squares, squares, 0.0))
+    if not np.any(bends - np.diag(diagonal)):
+        return np.diag(np.abs(diagonal)) + silent
+    values, vectors = np.linalg.eigh((bends + bends.T) / 2)
+    return (vectors * np.abs(values)) @ vectors.T + silent
+
+
+def _prior_derivatives(posterior: Posterior, dense: bool, position: PyTree) -> tuple[jax.Array, jax.Array]:
+    """The Hessian of the log prior or its diagonal, and squared gradients."""
     vector = flat(position)
 
     def log_density(x: jax.Array) -> jax.Array:
@@ -374,13 +396,8 @@ def prior_curvature(posterior: Posterior, dense: bool, position: PyTree) -> jax.
     gradient = jax.grad(log_density)
     hair = 1e-6 * (1 + jnp.abs(vector))  # to look at either side of a kink
     squares = jnp.nan_to_num(jnp.maximum(gradient(vector + hair) ** 2, gradient(vector - hair) ** 2))
-    if not dense:  # the diagonal, of a prior without correlations
-        bends = _finite(jnp.abs(jax.jvp(gradient, (vector,), (jnp.ones_like(vector),))[1]))
-        return jnp.where(bends < 1e-6 * squares, squares, bends)
-    hessian = _finite(jax.hessian(log_density)(vector))
-    values, vectors = jnp.linalg.eigh(hessian)
-    silent = jnp.abs(jnp.diagonal(hessian)) < 1e-6 * squares
-    return (vectors * jnp.abs(values)) @ vectors.T + jnp.diag(jnp.where(silent, squares, 0.0))
+    bends = jax.hessian(log_density)(vector) if dense else jax.jvp(gradient, (vector,), (jnp.ones_like(vector),))[1]
+    return _finite(bends), squares
 
 
 def _finite(curvature: jax.Array) -> jax.Array:

@@ -20,7 +20,7 @@ from sgmcmc.rows.table import Table
 from sgmcmc.run.passes import FullPasses, compiled, full_sum
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.anchor import find_anchor
-from sgmcmc.tune.curvatures import Curvature, negative_hessian, whitening_of
+from sgmcmc.tune.curvatures import Curvature, hessian_over, whitening_of
 from sgmcmc.tune.mode import (
     LARGEST_DENSE,
     LENGTHS,
@@ -33,8 +33,9 @@ from sgmcmc.tune.mode import (
 )
 from sgmcmc.tune.structure import groups_of, unseen_by_prior, unseen_by_rows
 
-HESSIAN_WORK = 4e9
-"""Rows × d² that the dense Hessian may cost; with more rows a subsample gives the correlations and all rows the scales."""
+HESSIAN_WORK, HESSIAN_ROWS = 4e9, 100
+"""Rows × d² that the dense Hessian may cost, and rows per parameter that it is taken from in any case: with fewer its
+eigenvalues say little. Of more rows a subsample gives the correlations and all rows the scales."""
 
 ROUNDING = 1e-6
 """Of a likelihood's curvature scaled to a unit diagonal: what float32 rows cannot tell from nothing."""
@@ -145,7 +146,7 @@ def curvature_at(
     it is the Hessian of all of them.
     """
     names, dense = number_names(position), size(position) <= LARGEST_DENSE and not diagonal
-    prior = np.asarray(compiled(prior_curvature, posterior, dense)(position), np.float64)
+    prior = prior_curvature(posterior, dense, position)
     with Bar(progress, "curvature", posterior.n_rows, "row") as bar:
         if not dense:
             total = _information(posterior, False, position, table, bar) + prior
@@ -160,7 +161,8 @@ def curvature_at(
 
 
 def _information(posterior: Posterior, dense: bool, position: PyTree, table: Table, bar: Bar | None = None) -> np.ndarray:
-    return full_sum(partial(compiled(fisher_information, posterior, dense), position), table, bar, extra=8 * size(position))
+    d, program = size(position), partial(compiled(fisher_information, posterior, dense), position)
+    return full_sum(program, table, bar, extra=8 * d, least=d if dense else 1)
 
 
 def _hessian(posterior: Posterior, position: PyTree, table: Table, seed: int, bar: Bar) -> np.ndarray:
@@ -169,8 +171,7 @@ def _hessian(posterior: Posterior, position: PyTree, table: Table, seed: int, ba
     """
     d = size(position)
     used = subsample(table, hessian_rows(posterior.n_rows, d), seed)
-    total = full_sum(partial(compiled(negative_hessian, posterior), position), used, bar, extra=16 * d)
-    total = (total + total.T) / 2
+    total = hessian_over(posterior, used, position, bar)
     if used.total_rows == posterior.n_rows:
         return total
     seen, every = _information(posterior, False, position, used), _information(posterior, False, position, table, bar)
@@ -188,7 +189,7 @@ def open_direction(names: list[str]) -> SgmcmcError:
 
 def hessian_rows(n_rows: int, dimension: int) -> int:
     """How many rows the dense Hessian is taken from."""
-    return int(min(n_rows, max(HESSIAN_WORK / dimension**2, 10 * dimension)))
+    return int(min(n_rows, max(HESSIAN_WORK / dimension**2, HESSIAN_ROWS * dimension)))
 
 
 def is_indefinite(likelihood: np.ndarray, prior: np.ndarray) -> bool:

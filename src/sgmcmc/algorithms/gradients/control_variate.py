@@ -10,6 +10,7 @@ from sgmcmc.algorithms.gradients.minibatch import sum_of_rows
 from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
 from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
 from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.whitening import unwhitened
 
 
 @jax.tree_util.register_dataclass
@@ -56,15 +57,17 @@ class ControlVariate(Estimator):
         return replace(self, with_variance=True)
 
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: Centre) -> Estimate:
-        constant = tree_map(jnp.add, posterior.prior_gradient(position), state.gradient)
         if self.with_variance:
+            constant = tree_map(jnp.add, posterior.prior_gradient(position), state.gradient)
             here, there = (posterior.row_gradients(p, batch.rows) for p in (position, state.position))
             gradient, variance = sum_of_rows(posterior, constant, tree_map(jnp.subtract, here, there), batch)
             return gradient, state, {"variance": variance}
-        gradient = jax.grad(posterior.log_likelihood)
-        here, there = gradient(position, batch), gradient(state.position, batch)
-        differences = posterior.over_strata(tree_map(jnp.subtract, here, there))
-        return tree_map(jnp.add, constant, differences), state, {}
+        behind, forward, back = unwhitened(posterior)
+        here, there = forward(position), forward(state.position)
+        gradient = jax.grad(behind.log_likelihood)
+        differences = behind.over_strata(tree_map(jnp.subtract, gradient(here, batch), gradient(there, batch)))
+        moving = back(tree_map(jnp.add, behind.prior_gradient(here), differences))
+        return tree_map(jnp.add, moving, state.gradient), state, {}
 
 
 def gradient_of_rows(posterior: Posterior, position: PyTree, rows: Rows) -> PyTree:

@@ -12,6 +12,7 @@ from sgmcmc.algorithms.gradients.minibatch import sum_of_rows
 from sgmcmc.algorithms.kernel import Estimate, Passes
 from sgmcmc.core.trees import Batch, PyTree, Rows, flat, split, tree_map
 from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.whitening import unwhitened
 
 
 @jax.tree_util.register_dataclass
@@ -60,18 +61,22 @@ class SecondOrder(ControlVariate):
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: CurvedCentre) -> Estimate:  # pyright: ignore[reportIncompatibleMethodOverride]: what it carries has more
         away = tree_map(jnp.subtract, position, state.position)
         known = tree_map(jnp.add, state.gradient, split(state.hessian.times(flat(away)), away))
-        constant = tree_map(jnp.add, posterior.prior_gradient(position), known)
 
-        def differences(gradient: Callable[[PyTree], PyTree]) -> PyTree:
-            there, turn = jax.jvp(gradient, (state.position,), (away,))
-            return tree_map(lambda a, b, c: a - b - c, gradient(position), there, turn)
+        def differences(gradient: Callable[[PyTree], PyTree], centre: PyTree, away: PyTree) -> PyTree:
+            there, turn = jax.jvp(gradient, (centre,), (away,))
+            return tree_map(lambda a, b, c: a - b - c, gradient(tree_map(jnp.add, centre, away)), there, turn)
 
         if self.with_variance:
-            rows = differences(lambda x: posterior.row_gradients(x, batch.rows))
+            constant = tree_map(jnp.add, posterior.prior_gradient(position), known)
+            rows = differences(lambda x: posterior.row_gradients(x, batch.rows), state.position, away)
             gradient, variance = sum_of_rows(posterior, constant, rows, batch)
             return gradient, state, {"variance": variance}
-        total = differences(jax.grad(lambda x: posterior.log_likelihood(x, batch)))
-        return tree_map(jnp.add, constant, posterior.over_strata(total)), state, {}
+        behind, forward, back = unwhitened(posterior)
+        centre, away = jax.jvp(forward, (state.position,), (away,))
+        total = behind.over_strata(differences(jax.grad(lambda x: behind.log_likelihood(x, batch)), centre, away))
+        prior = behind.prior_gradient(tree_map(jnp.add, centre, away))
+        moving = back(tree_map(jnp.add, prior, total))
+        return tree_map(jnp.add, moving, known), state, {}
 
 
 def hessian_of_rows(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
