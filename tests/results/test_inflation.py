@@ -7,7 +7,14 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from sgmcmc.core.errors import InputError
-from sgmcmc.results.diagnostics import direction_inflation, parameter_inflation, standard_error
+from sgmcmc.results.diagnostics import (
+    MOST_RANKED,
+    direction_inflation,
+    mixing,
+    mixing_of_worst,
+    parameter_inflation,
+    standard_error,
+)
 
 LIMIT = 4.0
 CORRELATED = np.linalg.inv(np.array([[1.0, 0.95], [0.95, 1.0]]))
@@ -205,3 +212,25 @@ def test_what_is_refused():
         parameter_inflation(z, spoilt)
     with pytest.raises(InputError, match="factor is ndarray of shape"):
         parameter_inflation(z, z, np.eye(2))
+
+
+@pytest.mark.parametrize("wrong", ["apart", "slow", "wider"])
+def test_of_very_many_numbers_the_worst_are_looked_at(wrong):
+    rng, culprit = np.random.default_rng(3), 1234
+    draws = rng.normal(size=(4, 400, 4 * MOST_RANKED))
+    if wrong == "apart":
+        draws[2, :, culprit] += 2
+    elif wrong == "slow":
+        draws[..., culprit] = np.repeat(draws[:, ::40, culprit], 40, axis=1)
+    else:
+        draws[1, :, culprit] *= 3
+    ess, r_hat = mixing_of_worst(draws)
+    looked_at = np.flatnonzero(~np.isnan(ess))
+    assert MOST_RANKED / 2 <= len(looked_at) <= MOST_RANKED
+    np.testing.assert_array_equal(np.stack([ess, r_hat])[:, looked_at], mixing(draws[..., looked_at]))
+    assert np.nanargmin(ess) == culprit if wrong == "slow" else np.nanargmax(r_hat) == culprit
+
+
+def test_few_numbers_are_all_looked_at():
+    draws = np.random.default_rng(4).normal(size=(2, 100, 5))
+    np.testing.assert_array_equal(mixing_of_worst(draws), mixing(draws))

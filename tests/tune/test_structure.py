@@ -14,7 +14,7 @@ from sgmcmc.problem.recentring import Product, Recentred
 from sgmcmc.run.request import Problem
 from sgmcmc.tune import structure
 from sgmcmc.tune.curvatures import is_arrow, is_arrow_of_prior, likelihood_curvature
-from sgmcmc.tune.recentre import products_of, recentred, told_by_rows
+from sgmcmc.tune.recentre import products_of, recentred, told_by_rows, trading_off
 from sgmcmc.tune.structure import groups_of, unseen_by_rows
 from sgmcmc.tune.survey import Survey
 
@@ -227,6 +227,19 @@ NONE = {
 def test_what_is_no_product_is_not_taken_for_one(name):
     mean, params, bounds = NONE[name]
     assert products(mean, params, bounds) == ()
+
+
+HORSESHOE = {"a": 0.0, "lam": np.ones(90), "tau": 0.1, "z": np.zeros(90)}
+
+
+def test_scales_and_effects_that_trade_off_are_named():
+    bounds = {"lam": POSITIVE, "tau": POSITIVE}
+    found = problem(lambda p, b: p["a"] + b["wide"] @ (p["z"] * p["lam"] * p["tau"]), HORSESHOE, bounds=bounds)
+    assert trading_off(found, 0) == [("lam", "z"), ("tau", "z")]
+    centred = problem(lambda p, b: p["a"] + b["wide"] @ p["z"], HORSESHOE, bounds=bounds)
+    assert trading_off(centred, 0) == []
+    both = problem(lambda p, b: p["tau"] + b["wide"] @ (p["z"] * p["tau"]), HORSESHOE, bounds=bounds)
+    assert trading_off(both, 0) == []
 
 
 def test_a_recentred_problem_is_the_same_posterior():

@@ -28,6 +28,9 @@ CROWDED = 0.1
 BATCHES = 20
 SINGULAR = 1e8
 
+MOST_RANKED = 500
+"""Numbers of which health looks at R-hat and effective sample size; where there are more, of the worst ones."""
+
 NEIGHBOURS = 2000
 """Draws that are enough to tell gradient noise by."""
 
@@ -124,6 +127,27 @@ def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     half = draws.shape[1] // 2  # one chain is compared with itself
     chains = flat if len(flat) > 1 else np.concatenate([flat[:, :half], flat[:, -half:]])
     return _by_arviz("ess", flat).reshape(draws.shape[2:]), _by_arviz("rhat", chains).reshape(draws.shape[2:])
+
+
+def mixing_of_worst(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same of (chain, draw, number), where numbers are very many of those only that mix worst by the variance of batch means,
+    of the number and of its distance from its mean; NaN for the others.
+    """
+    if draws.shape[2] <= MOST_RANKED or draws.shape[1] < 2 * BATCHES:
+        return mixing(draws)
+    away = draws - draws.mean(axis=(0, 1))
+    slowness = np.stack([_variance_of_batches(x) for x in (away, np.abs(away))])
+    worst = np.unique(np.argsort(slowness, axis=1)[:, -MOST_RANKED // 2 :])
+    ess, r_hat = np.full((2, draws.shape[2]), np.nan)
+    ess[worst], r_hat[worst] = mixing(draws[..., worst])
+    return ess, r_hat
+
+
+def _variance_of_batches(series: np.ndarray) -> np.ndarray:
+    """Of the means of batches over all chains, beside that of the series itself."""
+    length = series.shape[1] // BATCHES
+    means = series[:, : length * BATCHES].reshape(series.shape[0], BATCHES, length, -1).mean(axis=2)
+    return means.var(axis=(0, 1)) / np.maximum(series.var(axis=(0, 1)), 1e-30)
 
 
 def autocorrelation_time(draws: np.ndarray) -> np.ndarray:

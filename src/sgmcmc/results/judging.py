@@ -140,7 +140,7 @@ class Judge:
 
     @cached_property
     def mixing(self) -> tuple[np.ndarray, np.ndarray]:
-        return diagnostics.mixing(self.numbers)
+        return diagnostics.mixing_of_worst(self.numbers)
 
 
 def by_nuts(result: Result) -> bool:

@@ -178,12 +178,8 @@ def control_variates(
         scored = pilot.plausible(whitening, scored, None, seed)
     else:
         scored, measured = pilot.some_of(states), states
-    orders = (before.order,) if before is not None and before.centred else (1, 2)
-    choices = {
-        order: replace(pilot, order=order).weigh(whitening, scored, chains, seed)
-        for order in orders
-        if order == 1 or second_pays(pilot, whitening)
-    }
+    orders = (before.order,) if before is not None and before.centred else worth_a_look(pilot, whitening, likelihood)
+    choices = {order: replace(pilot, order=order).weigh(whitening, scored, chains, seed) for order in orders}
     choice = next(iter(choices.values()))
     if states is None:
         measured = pilot.plausible(whitening, measured, choice, seed)
@@ -231,6 +227,15 @@ def _curved(pilot: Pilot, centre: Centre, whitening: AnyWhitening, likelihood: C
         likelihood = likelihood_curvature(pilot.posterior, pilot.table, whitening.origin, layout)
     there, hessian = whitened_centre(centre, whitening), tree_map(jnp.negative, in_whitened(likelihood, whitening))
     return CurvedCentre(there.position, there.gradient, there.distance, there.converged, hessian)
+
+
+def worth_a_look(pilot: Pilot, whitening: AnyWhitening, likelihood: Curvature | None) -> tuple[int, ...]:
+    """The orders of control variates among which their noise is to decide: for many numbers whose second derivatives are known
+    it is clear without a look.
+    """
+    if likelihood is not None and whitening.dense and row_work(whitening) > 2 * MANY:
+        return (2,)
+    return (1, 2) if second_pays(pilot, whitening) else (1,)
 
 
 def second_pays(pilot: Pilot, whitening: AnyWhitening) -> bool:

@@ -56,8 +56,9 @@ LARGEST_DENSE = 3000
 ROWS_PER_PARAMETER = 10
 """With fewer rows than this the information matrix is (nearly) singular, and its diagonal says more."""
 
-SMALLEST_EIGENVALUE = 1e-7
-"""Of the metric scaled to a unit diagonal: what rounding leaves of a direction that nothing determines."""
+SMALLEST_EIGENVALUE, SURE_EIGENVALUE = 1e-7, 1e-3
+"""Of the metric scaled to a unit diagonal: what rounding leaves of a direction that nothing determines, and what it cannot make
+of one."""
 
 KINK = 0.1
 """Posterior standard deviations within which a sign change of the prior's gradient counts as a kink at the optimum."""
@@ -83,13 +84,12 @@ class Metric:
     """A positive definite stand-in for the posterior's precision: what turns gradients into posterior standard deviations.
 
     `scale` holds the square roots of its diagonal (1 where it is 0), so that 1/`scale` is the standard deviation of each
-    parameter given the others; `values` and `vectors` the eigenvectors of what is left (None: nothing); `silent` marks
-    parameters of which neither rows nor prior say anything here.
+    parameter given the others; `inverse` is that of what is left (None: nothing is); `silent` marks parameters of which neither
+    rows nor prior say anything here.
     """
 
     scale: np.ndarray
-    values: np.ndarray | None = None
-    vectors: np.ndarray | None = None
+    inverse: np.ndarray | None = None
     silent: np.ndarray | None = None
 
     @classmethod
@@ -101,13 +101,16 @@ class Metric:
         silent = None if (diagonal > 0).all() else diagonal <= 0
         if total.ndim == 1:
             return cls(scale, silent=silent)
-        values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
-        return cls(scale, np.maximum(values, SMALLEST_EIGENVALUE), vectors, silent)
+        scaled = total / np.outer(scale, scale)
+        if bends_everywhere(scaled, SURE_EIGENVALUE):
+            return cls(scale, np.linalg.inv(scaled), silent)
+        values, vectors = np.linalg.eigh(scaled)
+        return cls(scale, (vectors / np.maximum(values, SMALLEST_EIGENVALUE)) @ vectors.T, silent)
 
     def solve(self, vector: np.ndarray) -> np.ndarray:
         scaled = vector / self.scale
-        if self.values is not None and self.vectors is not None:
-            scaled = self.vectors @ ((self.vectors.T @ scaled) / self.values)
+        if self.inverse is not None:
+            scaled = self.inverse @ scaled
         return scaled / self.scale
 
     def distance(self, gradient: np.ndarray) -> float:
@@ -423,6 +426,15 @@ def without_kinks(gradient: np.ndarray, prior: np.ndarray, below: np.ndarray, ab
     """
     sides = np.stack([gradient, gradient - prior + below, gradient - prior + above])
     return np.where(sides.min(axis=0) * sides.max(axis=0) <= 0, 0.0, gradient)
+
+
+def bends_everywhere(matrix: np.ndarray, least: float) -> bool:
+    """Whether all eigenvalues of a symmetric matrix are larger, which takes far less time than to find them."""
+    try:
+        np.linalg.cholesky(matrix - least * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def as_tree(vector: np.ndarray, like: Any) -> PyTree:

@@ -26,6 +26,7 @@ from sgmcmc.tune.mode import (
     LENGTHS,
     TOLERANCE,
     Ascent,
+    bends_everywhere,
     endless_ascent,
     find_mode,
     fisher_information,
@@ -42,6 +43,9 @@ ROUNDING = 1e-6
 
 INDEFINITE = 1e-2
 """A negative eigenvalue of the scaled curvature beyond this is no rounding: the point is a saddle, or off the mode."""
+
+SURELY = 1e-3
+"""Scaled precision that is far from what rounding could make of nothing."""
 
 OPEN = 1e-12
 """Scaled precision below which neither rows nor prior say anything about a direction."""
@@ -199,13 +203,16 @@ def is_indefinite(likelihood: np.ndarray, prior: np.ndarray) -> bool:
     if not (diagonal > 0).all():
         return True
     scale = np.sqrt(diagonal)
-    return bool(np.linalg.eigvalsh(total / np.outer(scale, scale))[0] < -INDEFINITE)
+    scaled = total / np.outer(scale, scale)
+    return not bends_everywhere(scaled, -INDEFINITE) and bool(np.linalg.eigvalsh(scaled)[0] < -INDEFINITE)
 
 
 def with_floor(likelihood: np.ndarray, prior: np.ndarray, names: list[str]) -> np.ndarray:
     """The posterior's precision, positive definite: what rounding leaves of the rows' curvature gives way to the prior's."""
     diagonal = np.diag(likelihood + prior)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    if bends_everywhere((likelihood + prior) / np.outer(scale, scale), SURELY):
+        return likelihood + prior
     values, vectors = np.linalg.eigh(likelihood / np.outer(scale, scale))
     values = np.where(values > ROUNDING * max(values[-1], 0), values, 0.0)
     total = (vectors * values) @ vectors.T + prior / np.outer(scale, scale)
