@@ -6,6 +6,7 @@ How accurate it is against long reference runs is for `test_references`.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -16,7 +17,8 @@ import scipy.stats
 
 import sgmcmc
 from sgmcmc import constraints
-from sgmcmc.tune.adaptation import Adaptation, ChainsLeftError, Complaint
+from sgmcmc.samplers.sample import RETRIES
+from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint
 from sgmcmc.tune.design import STEP, TOO_STEEP
 
 LIMIT = 4.0
@@ -219,6 +221,20 @@ def test_chains_that_leave_start_again_with_a_smaller_step_and_it_says_so(monkey
     assert "started again" in str(fit.decisions)
     assert fit.settings["stepsize"] < STEP
     assert np.isfinite(fit["theta"]).all()
+
+
+def test_a_run_that_chains_leave_is_tried_again_a_few_times(monkeypatch):
+    tried = []
+
+    def left(_self, trial, *_):
+        tried.append(trial.round)
+        raise sgmcmc.DivergenceError("gone", parameter="theta", step=1, chain=0, result=None)
+
+    monkeypatch.setattr("sgmcmc.samplers.sample._Sampling._drawn", left)
+    monkeypatch.setattr(Adaptation, "slower", lambda _, trial: replace(trial, round=trial.round + 1))
+    with pytest.raises(sgmcmc.DivergenceError, match="gone"):
+        between_walls(draws=300)
+    assert tried == list(range(tried[0], ROUNDS + RETRIES + 1))
 
 
 def test_a_round_in_which_chains_leave_leaves_what_there_was_before(monkeypatch):

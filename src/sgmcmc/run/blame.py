@@ -136,7 +136,9 @@ def divergence(culprit: Culprit, result: Result, schedule: Schedule, reason: str
     shown = (state.params if alike else state.position, schedule.at(step, state.position))
     last, eps = (np.asarray(jax.tree.leaves(tree)[number]) for tree in shown)
     last, where = (last, "") if culprit.chain is None else (last[culprit.chain], f" of chain {culprit.chain}")
-    if (eps > 0).all():
+    if result.settings.get("sampler") == "sample":
+        repair = "Its posterior is no bowl there, whatever the step: expected engine='nuts', or a prior with lighter tails"
+    elif (eps > 0).all():
         repair = f"Its step size, {np.max(eps):.3g}, is probably too large: try stepsize={np.max(eps) / 10:.2g}"
     else:
         repair = f"Its step size is {np.min(eps):.3g} there: expected a schedule that stays positive"

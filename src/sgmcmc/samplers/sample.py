@@ -42,6 +42,9 @@ LONGEST_RUN = 32
 PRIORS_AT_ONCE = 256
 """Draws whose log prior is evaluated together: a prior may make a matrix of each."""
 
+RETRIES = 3
+"""How often a run that a chain left begins anew with half the step, beyond the rounds."""
+
 EXACT_CHUNK = 500
 """Iterations of NUTS per compiled call: the same for every run, so that one that is made longer compiles nothing."""
 
@@ -209,7 +212,7 @@ class _Sampling:
             try:
                 result = self._drawn(trial, part, self.draws)
             except DivergenceError:
-                if trial.round >= ROUNDS:
+                if trial.round >= ROUNDS + RETRIES:
                     raise
                 trial = self._trial(attempt, partial(self.adaptation.slower, trial))
                 continue
