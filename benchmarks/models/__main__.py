@@ -24,7 +24,7 @@ FOLDER = ROOT / "build" / "models"
 REFERENCES, SHELF, NUTS = FOLDER / "references", Shelf(FOLDER / "results.json"), Shelf(FOLDER / "nuts.json")
 PAGE, PICTURE = ROOT / "docs" / "development" / "models.md", ROOT / "docs" / "assets" / "models.png"
 
-NUTS_DRAWS, NUTS_SECONDS = 1_000, 600.0
+NUTS_DRAWS, NUTS_SECONDS = 1_000, 240.0
 """Of each chain of NUTS, and after how many seconds it is stopped."""
 
 REFERENCE_SECONDS = 3_600.0
