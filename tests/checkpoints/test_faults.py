@@ -522,9 +522,20 @@ def truncated_during(rows, words):
         path = converted(case)
         case.options = {"dataset": path, "rows": rows}
         case.expected = call(**case.options)["beta"]
-        whole = (path / "X.rows").read_bytes()
+        whole, reads, rows_of = (path / "X.rows").read_bytes(), threading.Lock(), RowFile.rows
+
+        def truncate():
+            """Between two reads: within one the system ends a process that has the file in its memory, whatever it does."""
+            with reads:
+                os.truncate(path / "X.rows", 100)
+
+        def one_at_a_time(*arguments):
+            with reads:
+                return rows_of(*arguments)
+
+        case.patch.setattr(RowFile, "rows", one_at_a_time)
         with pytest.raises(SgmcmcError, match=words) as caught:
-            case.go_on(progress=after_half(lambda: os.truncate(path / "X.rows", 100)))
+            case.go_on(progress=after_half(truncate))
         case.check_all_saved(caught.value.result, HALF)
         (path / "X.rows").write_bytes(whole)
 

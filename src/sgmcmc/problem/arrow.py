@@ -199,6 +199,10 @@ class ArrowWhitening:
         rest = own - jnp.einsum("jqk,k->jq", self.coupling, first)
         return jnp.concatenate([first, jnp.linalg.solve(self.within, rest[..., None])[..., 0].ravel()])
 
+    def leave_all(self, *several: jax.Array) -> tuple[PyTree, ...]:
+        """The same for several z."""
+        return tuple(map(self.leave, several))
+
     def pull_back(self, gradient: PyTree) -> jax.Array:
         """A gradient with respect to the position, as one with respect to z."""
         shared, own = self.layout.parts(gradient)

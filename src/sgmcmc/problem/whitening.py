@@ -31,6 +31,13 @@ class Whitening:
             return tree_map(jnp.add, self.origin, split(self.factor @ z, self.origin))
         return tree_map(lambda o, s, x: o + s * x, self.origin, self.factor, z)
 
+    def leave_all(self, *several: PyTree) -> tuple[PyTree, ...]:
+        """The same for several z: a matrix is read once for all of them."""
+        if not self.dense:
+            return tuple(map(self.leave, several))
+        away = self.factor @ jnp.stack(several, axis=1)
+        return tuple(tree_map(jnp.add, self.origin, split(column, self.origin)) for column in away.T)
+
     def enter(self, position: PyTree) -> PyTree:
         """From the position to z."""
         away = tree_map(jnp.subtract, position, self.origin)
@@ -67,18 +74,14 @@ class WhitenedTransform:
         return self.outer.log_det(self.whitening.leave(position))
 
 
-def unwhitened(posterior: Posterior) -> tuple[Posterior, Callable[[PyTree], PyTree], Callable[[PyTree], PyTree]]:
+def unwhitened(posterior: Posterior) -> tuple[Posterior, Callable[..., tuple[PyTree, ...]], Callable[[PyTree], PyTree]]:
     """The posterior behind its whitening, if it has one, the way of positions there, and that of gradients back: those that are
     added up are added there, so that one product with a matrix does for all of them.
     """
     transform: Any = posterior.transform
     if not isinstance(transform, WhitenedTransform):
-        return posterior, _as_it_is, _as_it_is
-    return replace(posterior, transform=transform.outer), transform.whitening.leave, transform.whitening.pull_back
-
-
-def _as_it_is(tree: PyTree) -> PyTree:
-    return tree
+        return posterior, lambda *positions: positions, lambda gradient: gradient
+    return replace(posterior, transform=transform.outer), transform.whitening.leave_all, transform.whitening.pull_back
 
 
 def whitened(posterior: Posterior, whitening: AnyWhitening) -> Posterior:

@@ -50,8 +50,8 @@ LONGEST_LOG_STEP = 3.0
 LENGTHS = (0.0, 1.0, 4.0, 16.0, 64.0, 256.0)
 """How far beyond its end a search that did not converge is followed, in lengths of its way there."""
 
-LARGEST_DENSE = 3000
-"""Up to this many parameters the metric is a full matrix; beyond, its diagonal."""
+LARGEST_METRIC, LARGEST_DENSE = 2000, 3000
+"""Up to so many parameters the metric is a full matrix, and the curvature at the mode; beyond, their diagonals."""
 
 ROWS_PER_PARAMETER = 10
 """With fewer rows than this the information matrix is (nearly) singular, and its diagonal says more."""
@@ -226,7 +226,7 @@ class _Objective:
     def metric(self, x: np.ndarray, sample: Table) -> Metric:
         """From some rows; a matrix if they can tell all directions apart, and it is small enough to solve with."""
         position, d, used = as_tree(x, self.like), len(x), sample.total_rows
-        dense = d <= LARGEST_DENSE and used >= ROWS_PER_PARAMETER * d
+        dense = d <= LARGEST_METRIC and used >= ROWS_PER_PARAMETER * d
         program = partial(compiled(fisher_information, self.posterior, dense), position)
         information = full_sum(program, sample, extra=4 * d, least=d if dense else 1)
         return Metric.of(self.posterior.n_rows / used * information, prior_curvature(self.posterior, dense, position))
@@ -260,7 +260,7 @@ def find_mode(posterior: Posterior, table: Table, start: PyTree, seed: int, prog
 
 def rows_of_metric(dimension: int) -> int:
     """How many rows the metric is taken from."""
-    if dimension > LARGEST_DENSE:
+    if dimension > LARGEST_METRIC:
         return LARGE_MODEL_METRIC_ROWS
     return int(min(METRIC_ROWS, max(METRIC_WORK / dimension**2, ROWS_PER_PARAMETER * dimension)))
 

@@ -23,6 +23,7 @@ from sgmcmc.tune.anchor import find_anchor
 from sgmcmc.tune.curvatures import Curvature, hessian_over, whitening_of
 from sgmcmc.tune.mode import (
     LARGEST_DENSE,
+    LARGEST_METRIC,
     LENGTHS,
     TOLERANCE,
     Ascent,
@@ -105,6 +106,7 @@ def take_survey(problem: Problem, seed: int, progress: Progress, diagonal: bool 
     if ascent is not None:
         raise improper(ascent)
     centre = ControlVariate().init(posterior, mode.position, FullPasses(table, progress))
+    diagonal = diagonal or (size(start) > LARGEST_METRIC and not mode.converged)  # of no use for as much work
     precision, kind, likelihood = curvature_at(posterior, table, mode.position, seed, progress, diagonal)
     distance, converged = mode.distance, mode.converged
     if not converged and kind == "hessian":  # a perfect fit has no Fisher information, yet a Hessian

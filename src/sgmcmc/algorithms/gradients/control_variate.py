@@ -63,7 +63,7 @@ class ControlVariate(Estimator):
             gradient, variance = sum_of_rows(posterior, constant, tree_map(jnp.subtract, here, there), batch)
             return gradient, state, {"variance": variance}
         behind, forward, back = unwhitened(posterior)
-        here, there = forward(position), forward(state.position)
+        here, there = forward(position, state.position)
         gradient = jax.grad(behind.log_likelihood)
         differences = behind.over_strata(tree_map(jnp.subtract, gradient(here, batch), gradient(there, batch)))
         moving = back(tree_map(jnp.add, behind.prior_gradient(here), differences))

@@ -62,20 +62,19 @@ class SecondOrder(ControlVariate):
         away = tree_map(jnp.subtract, position, state.position)
         known = tree_map(jnp.add, state.gradient, split(state.hessian.times(flat(away)), away))
 
-        def differences(gradient: Callable[[PyTree], PyTree], centre: PyTree, away: PyTree) -> PyTree:
-            there, turn = jax.jvp(gradient, (centre,), (away,))
-            return tree_map(lambda a, b, c: a - b - c, gradient(tree_map(jnp.add, centre, away)), there, turn)
+        def differences(gradient: Callable[[PyTree], PyTree], here: PyTree, there: PyTree) -> PyTree:
+            at, turn = jax.jvp(gradient, (there,), (tree_map(jnp.subtract, here, there),))
+            return tree_map(lambda a, b, c: a - b - c, gradient(here), at, turn)
 
         if self.with_variance:
             constant = tree_map(jnp.add, posterior.prior_gradient(position), known)
-            rows = differences(lambda x: posterior.row_gradients(x, batch.rows), state.position, away)
+            rows = differences(lambda x: posterior.row_gradients(x, batch.rows), position, state.position)
             gradient, variance = sum_of_rows(posterior, constant, rows, batch)
             return gradient, state, {"variance": variance}
         behind, forward, back = unwhitened(posterior)
-        centre, away = jax.jvp(forward, (state.position,), (away,))
-        total = behind.over_strata(differences(jax.grad(lambda x: behind.log_likelihood(x, batch)), centre, away))
-        prior = behind.prior_gradient(tree_map(jnp.add, centre, away))
-        moving = back(tree_map(jnp.add, prior, total))
+        here, there = forward(position, state.position)
+        total = behind.over_strata(differences(jax.grad(lambda x: behind.log_likelihood(x, batch)), here, there))
+        moving = back(tree_map(jnp.add, behind.prior_gradient(here), total))
         return tree_map(jnp.add, moving, known), state, {}
 
 
