@@ -1,12 +1,13 @@
 """Reference posteriors: NumPyro's NUTS on all rows in float64, in variables in which the posterior is near a unit ball.
 
-Kept in files under the hash of target and data, so that each is made once.
+Kept in files with the hash of target and data in their names, so that each is made once.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -31,6 +32,9 @@ MOST_CORRELATED = 100
 
 ENOUGH, AGREED = 2000.0, 1.01
 """Effective draws behind every mean, half as many behind every sd, and the R-hat to be below."""
+
+OF_NUMBERS = ("mean", "sd", "ess", "ess_of_squares", "kurtosis", "r_hat")
+"""What a reference has of every number."""
 
 MOST_SECONDS = 1200.0
 """After which no more draws are made; the reference then says that it is not good."""
@@ -158,17 +162,18 @@ def made(name: str, seed: int, folder: str, where: str = HERE, most_seconds: flo
     assert case.target is not None
     found = sampled(case, most_seconds=most_seconds)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    place(case.target, Path(folder)).write_text(json.dumps(found) + "\n")
+    words = "-".join(re.findall(r"\w+", name))
+    (Path(folder) / f"{words}-{seed}-{case.target.key()}.json").write_text(json.dumps(rounded(found)) + "\n")
     return {"seconds": found["seconds"], "good": good(found)}
 
 
-def place(target: Target, folder: Path = FOLDER) -> Path:
-    return folder / f"{target.key()}.json"
+def rounded(found: Mapping[str, Any]) -> dict[str, Any]:
+    """With as many digits as its own error leaves room for."""
+    return {name: [float(f"{x:.6g}") for x in value] if name in OF_NUMBERS else value for name, value in found.items()}
 
 
 def known(case: Case, folder: Path = FOLDER) -> dict[str, Any] | None:
     """The reference of a case, if a good one was made before."""
-    if case.target is None or not (file := place(case.target, folder)).exists():
-        return None
-    found = json.loads(file.read_text())
-    return found if good(found) else None
+    files = () if case.target is None else folder.glob(f"*-{case.target.key()}.json")
+    every = (json.loads(file.read_text()) for file in files)
+    return next(filter(good, every), None)

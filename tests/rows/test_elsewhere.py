@@ -86,7 +86,7 @@ def test_windows_of_rows_that_were_not_shuffled_are_warned_of(arrays, tmp_path):
 
 
 def test_full_passes_read_block_by_block(arrays, folder, monkeypatch):
-    monkeypatch.setattr(passes, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 4096)
     on_disk = check_dataset(folder)
     total = passes.full_sum(lambda rows: rows["X"].sum(axis=0), on_disk)
     np.testing.assert_allclose(total, arrays["X"].sum(axis=0, dtype=np.float64), rtol=1e-4)

@@ -28,7 +28,7 @@ CROWDED = 0.1
 BATCHES = 20
 SINGULAR = 1e8
 
-MOST_RANKED = 500
+MOST_RANKED = 120
 """Numbers of which health looks at R-hat and effective sample size; where there are more, of the worst ones."""
 
 NEIGHBOURS = 2000

@@ -171,6 +171,10 @@ class Result(Mapping[str, Any]):
         >>> out.health().kinds
         ('step',)
         """
+        return self._health
+
+    @cached_property
+    def _health(self) -> Health:
         bare = by_nuts(self) and self.pairs is None
         pairs, inflation = (None, None) if bare else (self._diagnosed("health"), self._inflation)
         with np.errstate(all="ignore"):

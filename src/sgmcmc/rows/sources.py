@@ -9,7 +9,6 @@ each counted N_h/n_h times. The sum over strata of these weighted sums is unbias
 that all run the same program.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +26,9 @@ from sgmcmc.rows.table import WINDOW, Stratum, Table, as_table, whole
 
 SHUFFLE_SEED = 20180512
 """Windows are cut from data shuffled once with this seed, so that a run depends on its own seed alone."""
+
+BLOCK_BYTES = 4 << 20
+"""Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
 
 STRATA = "strata"
 """The mesh axis over which likelihood terms are summed."""
@@ -368,23 +370,35 @@ def make_stratum_source(arrays: Stratum, batch_size: int, rows: str) -> StratumR
     return StratumRows(arrays, each * arrays.count, parts)
 
 
+def block_rows(table: Table, extra: int = 0, least: int = 1) -> int:
+    """Rows of a block, for a device that needs `extra` bytes beside each of them: a power of two, so that blocks of a program that
+    needs more are parts of those of one that needs less, and about `least` at least.
+    """
+    return 1 << (max(least, BLOCK_BYTES // max(1, table.row_bytes + extra)).bit_length() - 1)
+
+
 def blocks(arrays: Mapping[str, Any], largest: int) -> Iterator[Rows]:
-    """The whole dataset in order, in blocks of nearly equal size (so that at most two shapes are compiled)."""
+    """The whole dataset in order, in blocks of one size and what is left (so that at most two shapes are compiled)."""
     table = as_table(arrays)
-    edges = np.linspace(0, table.n_rows, math.ceil(table.n_rows / largest) + 1).astype(np.int64)
-    for start, end in itertools.pairwise(edges.tolist()):
-        yield table.rows(start, end)
+    for start in range(0, table.n_rows, largest):
+        yield table.rows(start, min(start + largest, table.n_rows))
 
 
 def subsample(arrays: Mapping[str, Any], count: int, seed: int) -> Table:
-    """`count` of the rows (of a stratum, its share), in order: where they were shuffled, adjacent ones, read in one go."""
+    """`count` of the rows (of a stratum, its share), or up to a block more: its blocks then have the shapes of those of the whole."""
     table = as_table(arrays)
+    if count < table.total_rows and isinstance(table, Stratum):
+        shares = table.share_of(count)
+        mine = _some_of(table.part(0, table.n_rows), shares[table.process], seed + table.process)
+        return replace(table, columns=mine.columns, checksum=None, row_counts=shares)
+    block = block_rows(table)
+    return _some_of(table, -(-count // block) * block, seed)
+
+
+def _some_of(table: Table, count: int, seed: int) -> Table:
+    """`count` of the rows, in order: where they were shuffled, adjacent ones, read in one go."""
     if count >= table.total_rows:
         return table
-    if isinstance(table, Stratum):
-        shares = table.share_of(count)
-        mine = subsample(table.part(0, table.n_rows), shares[table.process], seed + table.process)
-        return replace(table, columns=mine.columns, checksum=None, row_counts=shares)
     rng = np.random.default_rng(seed)
     if table.shuffled:
         start = int(rng.integers(0, table.n_rows - count + 1))

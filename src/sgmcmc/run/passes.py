@@ -18,18 +18,22 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.sameness import Recent, sameness
 from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
-from sgmcmc.rows.sources import blocks
+from sgmcmc.rows.sources import block_rows, blocks
 from sgmcmc.rows.table import LARGE_SHARE, Stratum, Table, as_table, check_block, physical_memory
 from sgmcmc.run.hosts import sum_over_processes
 
-BLOCK_BYTES = 4 << 20
-"""Rows summed in one call: few enough for float32 sums to be accurate, enough to hide the call."""
-
+FEW_ROWS = 200_000
+"""Up to which all passes over the rows together cost less than to optimise their programs."""
 
 MOST_KEPT = 256
 """Functions that are kept compiled while the process lives, those last asked for."""
 
 _KEPT = Recent(MOST_KEPT)
+
+
+def _in_a_hurry(n_rows: int) -> dict[str, Any] | None:
+    """Options for programs that run a few times on so many rows: the CPU backend takes longer to optimise them than they run."""
+    return {"xla_backend_optimization_level": 0} if n_rows <= FEW_ROWS and jax.default_backend() == "cpu" else None
 
 
 def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) -> Callable[..., Any]:
@@ -42,15 +46,15 @@ def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) ->
         return function(posterior, *fixed, *arguments)
 
     traced.__name__ = getattr(function, "__name__", "traced")
-    return _KEPT.get(key, lambda: jax.jit(traced))
+    return _KEPT.get(key, lambda: jax.jit(traced, compiler_options=_in_a_hurry(posterior.n_rows)))
 
 
-def all_rows(arrays: Mapping[str, Any], extra_per_row: int = 0, least: int = 1) -> Iterator[Rows]:
-    """The whole dataset in order, in blocks small enough for a device that needs `extra_per_row` bytes beside each row, but of
-    so many rows at `least`.
+def all_rows(arrays: Mapping[str, Any], extra: int = 0, least: int = 1) -> Iterator[Rows]:
+    """The whole dataset in order, in blocks small enough for a device that needs `extra` bytes beside each row, but of so many
+    rows at `least`, or nearly.
     """
     table = as_table(arrays)
-    every = blocks(table, max(least, BLOCK_BYTES // max(1, table.row_bytes + extra_per_row)))
+    every = blocks(table, block_rows(table, extra, least))
     return every if table.in_memory else ahead(every)
 
 
@@ -66,7 +70,7 @@ def ahead(items: Iterator[Rows]) -> Iterator[Rows]:
 
 def look_over(table: Table, progress: Progress) -> Table:
     """A table all of whose numbers are known to be finite: what is not in memory is read once."""
-    rows = max(1, BLOCK_BYTES // max(1, table.row_bytes))
+    rows = block_rows(table)
     with Bar(progress, "checking rows", table.n_rows, "row") as bar:
         for start in range(0, table.n_rows, rows):
             stop = min(start + rows, table.n_rows)

@@ -31,7 +31,7 @@ from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.blame import AT_START, and_why, blame_later, divergence
 from sgmcmc.run.hosts import from_first
-from sgmcmc.run.loop import Loop, Outcome
+from sgmcmc.run.loop import LARGEST_CHUNK, Loop, Outcome
 from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.programs import Programs
 from sgmcmc.run.request import Request
@@ -220,6 +220,10 @@ class Sampler:
         draw_weights = None if weigh is None else weigh(0, outcome.stored * request.thin // stride)
         result = assemble(self._record(request, outcome, place), outcome.state, outcome.values, draw_weights)
         return self._told(outcome, result, place)
+
+    def longest_chunk(self, state: State) -> int:
+        """Iterations per compiled chunk of a long run: a short one that is asked for as many shares its program."""
+        return self.loop.capacity(state.n_chains, size(state.position), LARGEST_CHUNK, None)
 
     def iterate(self, state: State, n_iters: int = 10_000, *, every: int = 100, progress: Progress = False) -> Iterator[State]:
         """Run compiled chunks and hand out the state after every `every` iterations: your own loop at full speed."""

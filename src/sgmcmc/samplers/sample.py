@@ -270,7 +270,7 @@ class _Sampling:
         thin = max(1, min(affordable, max(LEAST_THIN, min(LONGEST_THIN, round(trial.autocorrelation / DRAWS_PER_TIME)))))
         told = self._why_minibatches() + self.told + trial.decisions
         told = told.and_then("thin", thin, f"Of the steps one in {thin} is stored: neighbours are much alike.")
-        request = self._request(draws * thin, thin=thin)
+        request = self._request(draws * thin, thin=thin, chunk_size=trial.sampler.longest_chunk(trial.state))
         sampler = replace(trial.sampler.with_decisions(told), settings=trial.sampler.settings | {"engine": MINIBATCHES})
         return _first(sampler.carry_out(request, trial.state, place), draws)
 

@@ -15,13 +15,13 @@ from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.core.checks import Progress, seed_number
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import State, first_not_finite, size, split, tree_map
+from sgmcmc.core.trees import PyTree, State, first_not_finite, size, split, tree_map
 from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.problem.whitening import AnyWhitening
 from sgmcmc.results.diagnostics import autocorrelation_time, direction_inflation, flat_draws
 from sgmcmc.results.excursions import excursions
 from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
-from sgmcmc.results.result import Result
+from sgmcmc.results.result import PAIRS, Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.run.loop import Outcome
 from sgmcmc.run.passes import FullPasses
@@ -257,7 +257,7 @@ class Adaptation:
             sampler = self.sampler(design)
             start = self._within_reach(sampler, design, sampler.scatter(self._init(sampler, design, number), scatter))
             outcome = self._run(sampler, start, *lengths(design))
-            positions, gradients = (flat_draws(outcome.values["pairs"][name], True) for name in ("position", "gradient"))
+            positions, gradients = (flat_draws(outcome.values[PAIRS][name], True) for name in ("position", "gradient"))
             if outcome.attempted is None and not (design.centred and np.abs(positions).max() > FAR):
                 shown = positions, gradients, self._pairs.thin, self.noise(design, positions), self.steepest(design, positions)
                 return Trial(sampler, design, outcome.state, *shown, number, told + design.decisions)
@@ -271,7 +271,7 @@ class Adaptation:
 
     @cached_property
     def _pairs(self) -> PairTrace:
-        """All numbers of the trial's positions; of so many that this is much memory, fewer positions."""
+        """All numbers of a trial's positions; of so many that this is much memory, fewer positions."""
         d = size(self.problem.position)
         return PairTrace() if d <= MOST_PAIRED else PairTrace(thin=min(d // MOST_PAIRED + 1, TRIAL // 30), most=d)
 
@@ -286,7 +286,9 @@ class Adaptation:
         return replace(state, auxiliary=state.auxiliary | {"variance": variance})
 
     def _run(self, sampler: Sampler, state: State, warm_up: int, trial: int) -> Outcome:
-        request = Request(trial, warm_up, keep={"pairs": self._pairs})
+        whole = self._pairs == PairTrace()  # then as runs keep them, with the draws: trial and run are one program
+        kept: dict[str, Any] = {"diagnose": True} if whole else {"keep": {PAIRS: self._pairs}}
+        request = Request(trial, warm_up, chunk_size=sampler.longest_chunk(state), **kept)
         with Bar(self.progress, "warm-up", request.total) as bar:
             return sampler.loop.trial(state, request, bar)
 
@@ -344,15 +346,20 @@ class Adaptation:
             sampler = trial.sampler.with_source(design.source, start_of(design))
         else:
             sampler = self.sampler(design)
-        over = jax.vmap(lambda z: design.whitening.enter(before.whitening.leave(z)))
         state = self._init(sampler, design, ROUNDS + 1 + trial.round)
-        outcome = self._run(sampler, sampler.moved(state, over(trial.state.position)), 0, SETTLING)
+        outcome = self._run(sampler, sampler.moved(state, _over(before.whitening, design.whitening, trial.state.position)), 0, SETTLING)
         if outcome.attempted is not None:
             return trial
         told = trial.decisions.and_then("centre", "mean", "Centre and rows were then chosen anew, by where the chains are.")
         if (design.source.batch_size, design.eps) != (before.source.batch_size, before.eps):
             told = told + design.decisions
         return replace(trial, sampler=sampler, design=design, state=outcome.state, decisions=told)
+
+
+@jax.jit
+def _over(before: AnyWhitening, after: AnyWhitening, positions: PyTree) -> PyTree:
+    """Positions of chains in the variables of one whitening, in those of another."""
+    return jax.vmap(lambda z: after.enter(before.leave(z)))(positions)
 
 
 def lengths(design: Design) -> tuple[int, int]:
