@@ -1,8 +1,8 @@
 """The table of models: `sample` beside NUTS, against reference posteriors; code 1 where a fit is silently wrong, falsely refused
 or does not end.
 
-References are made once and kept in build/models, as are the runs of NUTS. Fits are kept there too, with the state of the
-library that made them; a library that was changed since is run again.
+References are made once and kept in references/models. Runs of NUTS are kept in build/models, as are fits, these with the state
+of the library that made them: a library that was changed since is run again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from benchmarks.everyday.judge import judge
 from benchmarks.models import everything
 from benchmarks.models.report import Line, bad, figure, page, report
 
-FOLDER = ROOT / "build" / "models"
-REFERENCES, SHELF, NUTS = FOLDER / "references", Shelf(FOLDER / "results.json"), Shelf(FOLDER / "nuts.json")
+FOLDER, REFERENCES = ROOT / "build" / "models", ROOT / "references" / "models"
+SHELF, NUTS = Shelf(FOLDER / "results.json"), Shelf(FOLDER / "nuts.json")
 PAGE, PICTURE = ROOT / "docs" / "development" / "models.md", ROOT / "docs" / "assets" / "models.png"
 
-NUTS_DRAWS, NUTS_SECONDS = 1_000, 240.0
-"""Of each chain of NUTS, and after how many seconds it is stopped."""
+NUTS_DRAWS, NUTS_LONGER, NUTS_SECONDS = 1_000, 2.0, 120.0
+"""Draws of each chain of NUTS; and after how many times the seconds of `sample` it is stopped, and after how many at least."""
 
 REFERENCE_SECONDS = 3_600.0
 
@@ -71,7 +71,7 @@ def run(name: str, seed: int, fits: Fits, chosen: argparse.Namespace) -> Line | 
     if key not in fits:
         fits[key] = fitted(name, seed, case) | {"library": library()}
         SHELF.keep({key: fits[key]})
-    beside = by_nuts(name, seed, case, chosen.no_nuts)
+    beside = by_nuts(name, seed, case, fits[key]["seconds"], chosen.no_nuts)
     return Line(name, case, fits[key], judge(case, fits[key], truth), beside, truth)
 
 
@@ -94,17 +94,18 @@ def fitted(name: str, seed: int, case: Case) -> dict[str, Any]:
         return {"outcome": "endless", "message": f"no answer after {case.patience:.0f} s", "seconds": case.patience}
 
 
-def by_nuts(name: str, seed: int, case: Case, only_known: bool) -> dict[str, Any] | None:
-    """By NumPyro's NUTS, once for a target: this library has no part in it."""
+def by_nuts(name: str, seed: int, case: Case, seconds: float, only_known: bool) -> dict[str, Any] | None:
+    """By NumPyro's NUTS, once for a target: this library has no part in it but for the `seconds` that it took."""
     assert case.target is not None
     key = f"{name}, seed {seed}, target {case.target.key()}"
     known = NUTS.stored(old=True)
     if key not in known and not only_known:
         try:
-            arguments = {"where": everything.__name__, "draws": NUTS_DRAWS, "patience": NUTS_SECONDS}
+            patience = max(NUTS_LONGER * seconds, NUTS_SECONDS)
+            arguments = {"where": everything.__name__, "draws": NUTS_DRAWS, "patience": patience}
             found = {"outcome": "draws"} | freshly(fitting.plain_nuts, name=name, seed=seed, **arguments)
         except NotEndedError:
-            found = {"outcome": "endless", "seconds": NUTS_SECONDS}
+            found = {"outcome": "endless", "seconds": patience}
         known[key] = found
         NUTS.keep({key: found | {"library": ""}})
     return known.get(key)

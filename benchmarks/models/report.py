@@ -113,8 +113,9 @@ WORDS = f"""# The table of models
 `make bench-models` runs `sgmcmc.sample` on hierarchies, shrinkage, many parameters, everyday regressions and models of the kind
 that [posteriordb](https://github.com/stan-dev/posteriordb) collects, these written anew from their mathematics with data
 simulated in the same shape. Beside it runs NumPyro's NUTS on the same two functions from the same start, 4 vectorised chains of
-1,000 draws after 1,000 of warm-up. Each fit is a process of its own in float32, one at a time, nothing set but the seed;
-seconds are those of the whole call, compilation included. `--only "item response*"` runs one model, `--small` small versions.
+1,000 draws after 1,000 of warm-up, stopped when it has taken twice as long as `sample` and at least two minutes. Each fit is a
+process of its own in float32, one at a time, nothing set but the seed; seconds are those of the whole call, compilation
+included. `--only "item response*"` runs one model, `--small` small versions.
 
 References: NumPyro's NUTS in float64, the model written a second time on sums where it has them, in variables in which the
 posterior is near a unit ball, at least 2,000 effective draws behind every mean. Counts in groups are summed to cells of equal

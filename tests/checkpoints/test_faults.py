@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from contextlib import contextmanager
 from functools import cache, partial
@@ -25,6 +26,7 @@ from keeping import Last
 
 import sgmcmc
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.rows.files import FileColumn
 
 REFUSED = "InputError that says what differs; nothing is touched"
 GOES_BACK = "a warning; the checkpoint before serves"
@@ -522,7 +524,7 @@ def truncated_during(rows, words):
         path = converted(case)
         case.options = {"dataset": path, "rows": rows}
         case.expected = call(**case.options)["beta"]
-        whole, reads, rows_of = (path / "X.rows").read_bytes(), threading.Lock(), RowFile.rows
+        whole, reads, rows_of = (path / "X.rows").read_bytes(), threading.Lock(), FileColumn.rows
 
         def truncate():
             """Between two reads: within one the system ends a process that has the file in its memory, whatever it does."""
@@ -533,7 +535,7 @@ def truncated_during(rows, words):
             with reads:
                 return rows_of(*arguments)
 
-        case.patch.setattr(RowFile, "rows", one_at_a_time)
+        case.patch.setattr(FileColumn, "rows", one_at_a_time)
         with pytest.raises(SgmcmcError, match=words) as caught:
             case.go_on(progress=after_half(truncate))
         case.check_all_saved(caught.value.result, HALF)

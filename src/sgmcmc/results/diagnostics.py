@@ -14,7 +14,7 @@ posterior at that very z. A `factor` L of shape (p, d) says that parameters are 
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -28,8 +28,12 @@ CROWDED = 0.1
 BATCHES = 20
 SINGULAR = 1e8
 
-MOST_RANKED = 120
-"""Numbers of which health looks at R-hat and effective sample size; where there are more, of the worst ones."""
+MOST_RANKED, MANY = 120, 500
+"""Numbers of which health looks at R-hat and effective sample size; where there are more, of the worst ones. And numbers beyond
+which standard errors are those of batch means: an effective sample size for each would take longer than the chains."""
+
+MOST_LOOKED_AT = 10_000_000
+"""Draws × numbers that health looks at, where numbers are very many."""
 
 NEIGHBOURS = 2000
 """Draws that are enough to tell gradient noise by."""
@@ -68,6 +72,13 @@ class Pairs:
             return self.names
         parts = np.abs(self.factor) / np.maximum(np.linalg.norm(self.factor, axis=1, keepdims=True), 1e-300)
         return [self._mostly(part) for part in parts.T]
+
+    def looked_at(self) -> "Pairs":
+        """Every so-manyth draw, where all of very many numbers would take longer to look at than the chains took."""
+        thin = -(-self.positions.size // MOST_LOOKED_AT)
+        if self.positions.shape[-1] <= MANY or thin == 1:
+            return self
+        return replace(self, positions=self.positions[:, ::thin], gradients=self.gradients[:, ::thin])
 
     def _mostly(self, part: np.ndarray) -> str:
         most = np.argsort(-part)[:2]
@@ -135,19 +146,32 @@ def mixing_of_worst(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     if draws.shape[2] <= MOST_RANKED or draws.shape[1] < 2 * BATCHES:
         return mixing(draws)
-    away = draws - draws.mean(axis=(0, 1))
-    slowness = np.stack([_variance_of_batches(x) for x in (away, np.abs(away))])
-    worst = np.unique(np.argsort(slowness, axis=1)[:, -MOST_RANKED // 2 :])
+    worst = _slowest(draws)
     ess, r_hat = np.full((2, draws.shape[2]), np.nan)
     ess[worst], r_hat[worst] = mixing(draws[..., worst])
     return ess, r_hat
 
 
+def slowest(draws: np.ndarray) -> np.ndarray:
+    """Of (chain, draw, number), where numbers are very many, those that mix worst."""
+    return draws if draws.shape[2] <= MOST_RANKED or draws.shape[1] < 2 * BATCHES else draws[..., _slowest(draws)]
+
+
+def _slowest(draws: np.ndarray) -> np.ndarray:
+    away = draws - draws.mean(axis=(0, 1))
+    slowness = np.stack([_variance_of_batches(x) for x in (away, np.abs(away))])
+    return np.unique(np.argsort(slowness, axis=1)[:, -MOST_RANKED // 2 :])
+
+
 def _variance_of_batches(series: np.ndarray) -> np.ndarray:
     """Of the means of batches over all chains, beside that of the series itself."""
+    return _batch_means(series).var(axis=(0, 1)) / np.maximum(series.var(axis=(0, 1)), 1e-30)
+
+
+def _batch_means(series: np.ndarray) -> np.ndarray:
+    """Of each chain's batches: chain, batch, number."""
     length = series.shape[1] // BATCHES
-    means = series[:, : length * BATCHES].reshape(series.shape[0], BATCHES, length, -1).mean(axis=2)
-    return means.var(axis=(0, 1)) / np.maximum(series.var(axis=(0, 1)), 1e-30)
+    return series[:, : length * BATCHES].reshape(series.shape[0], BATCHES, length, -1).mean(axis=2)
 
 
 def autocorrelation_time(draws: np.ndarray) -> np.ndarray:
@@ -229,10 +253,15 @@ def parameter_inflation(positions: np.ndarray, gradients: np.ndarray, factor: np
 
 
 def standard_error(series: np.ndarray) -> np.ndarray:
-    """Standard error of the mean over chains and draws, by ArviZ's effective sample size; 0 for what never moves."""
+    """Standard error of the mean over chains and draws, by ArviZ's effective sample size, or of very many numbers by the means of
+    batches; 0 for what never moves.
+    """
     if series.shape[1] < 4:
         return np.full(series.shape[2], np.nan)
     sd = series.std(axis=(0, 1))
+    if series.shape[2] > MANY and series.shape[1] >= 5 * BATCHES:
+        means = _batch_means(series)
+        return np.sqrt(means.var(axis=(0, 1), ddof=1) / math.prod(means.shape[:2]))
     unit = (series - series.mean(axis=(0, 1))) / np.where(sd > 0, sd, 1.0)  # ArviZ takes anything tiny for a constant
     return sd / np.sqrt(_by_arviz("ess", unit, method="mean"))
 

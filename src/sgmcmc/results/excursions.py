@@ -14,6 +14,9 @@ from sgmcmc.results.diagnostics import checked_factor, checked_pairs
 RARE = 0.01
 """Expected number of draws taken for excursions, of all numbers together, in draws from the posterior."""
 
+MANY = 500
+"""Numbers beyond which single precision is enough for each."""
+
 SURE = 4.0
 """Standard errors of the drop, for noise in the gradients, that must not explain it."""
 
@@ -26,10 +29,14 @@ def excursions(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray 
     1/p(m) is no less than the interquartile range s, or nearly. So of K draws of each of q numbers, `RARE` at most have
     D - log(r/s) > log(K·q/RARE), counting from either side: Gaussian ones 6 standard deviations out.
     """
-    z, _ = along_numbers(positions, gradients)
-    square = ((z / np.maximum(np.median(np.abs(z), axis=0), 1e-300)) ** 2).mean(axis=1)
+    moved = along_numbers(positions, gradients)
+    return thrown_out(moved[0], *(moved if factor is None else along_numbers(positions, gradients, factor)))
+
+
+def thrown_out(moved: np.ndarray, z: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """The same from draws of what `moved` and from draws and gradients `along_numbers`."""
+    square = ((moved / np.maximum(np.median(np.abs(moved), axis=0), 1e-300)) ** 2).mean(axis=1)
     growth = np.maximum(square / max(np.median(square), 1e-300), 1.0)
-    z, g = along_numbers(positions, gradients, factor)
     limit, counts = math.log(z.size / RARE), np.zeros(z.shape[1], int)
     for i in np.flatnonzero((-z * g).max(axis=0) > limit):  # where -log p is convex, D is less than this product
         counts[i] = sum(np.count_nonzero(surprise(side * z[:, i], side * g[:, i], growth) > limit) for side in (1, -1))
@@ -46,7 +53,9 @@ def along_numbers(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarr
     L = checked_factor(factor, z.shape[1])
     if L is not None and L.ndim == 2:
         along = (L / np.maximum(np.linalg.norm(L, axis=1, keepdims=True), 1e-300)).T
-        z, g = z @ along, g @ along
+        if len(along) > MANY:  # each is a sum of so many that half the digits do, in half the time
+            z, g, along = z.astype(np.float32), g.astype(np.float32), along.astype(np.float32)
+        z, g = (np.asarray(x @ along, np.float64) for x in (z, g))
     return z - np.median(z, axis=0), g
 
 

@@ -15,8 +15,8 @@ from sgmcmc.core.trees import labels, leaf_names
 from sgmcmc.results import diagnostics, words
 from sgmcmc.results.causes import cause
 from sgmcmc.results.diagnostics import Inflation, Pairs, flat_draws
-from sgmcmc.results.excursions import excursions
-from sgmcmc.results.tails import sd_error, unseen
+from sgmcmc.results.excursions import along_numbers, thrown_out
+from sgmcmc.results.tails import lacking, sd_error
 from sgmcmc.results.words import Finding, Health
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class Judge:
         if self.pairs is None or self.inflation is None:
             return []
         pairs, names = self.pairs, self.names
-        far = words.excursions(excursions(pairs.positions, pairs.gradients, pairs.factor), self.draws, names)
+        far = words.excursions(thrown_out(self.moved[0], *self.along), self.draws, names)
         if not far and pairs.mixed:
-            far = words.excursions(excursions(pairs.positions, pairs.gradients), self.draws, pairs.directions)
+            far = words.excursions(thrown_out(self.moved[0], *self.moved), self.draws, pairs.directions)
         return words.variances(self.inflation, names, pairs.gradient_noise()) + far + self.of_centre(pairs)
 
     def of_centre(self, pairs: Pairs) -> list[Finding]:
@@ -88,10 +88,8 @@ class Judge:
 
     def of_tails(self) -> list[Finding]:
         """Whether standard deviations can be told from the draws."""
-        lacking, pairs = np.zeros(len(self.names)), self.pairs
-        if pairs is not None:
-            lacking = unseen(pairs.positions, pairs.gradients, pairs.factor)
-        return words.tails(lacking, sd_error(self.numbers), self.names)
+        unseen = np.zeros(len(self.names)) if self.pairs is None else lacking(*self.along)
+        return words.tails(unseen, sd_error(self.numbers), self.names)
 
     def of_settings(self) -> list[Finding]:
         """What the run was told or decided that is known to be off."""
@@ -126,6 +124,19 @@ class Judge:
     @property
     def draws(self) -> int:
         return math.prod(self.numbers.shape[:2])
+
+    @cached_property
+    def moved(self) -> tuple[np.ndarray, ...]:
+        """Every draw of what moved, from its median, with its gradient."""
+        assert self.pairs is not None
+        return along_numbers(self.pairs.positions, self.pairs.gradients)
+
+    @cached_property
+    def along(self) -> tuple[np.ndarray, ...]:
+        """The same along the numbers."""
+        pairs = self.pairs
+        assert pairs is not None
+        return along_numbers(pairs.positions, pairs.gradients, pairs.factor) if pairs.mixed else self.moved
 
     @cached_property
     def numbers(self) -> np.ndarray:

@@ -176,7 +176,7 @@ class Result(Mapping[str, Any]):
     @cached_property
     def _health(self) -> Health:
         bare = by_nuts(self) and self.pairs is None
-        pairs, inflation = (None, None) if bare else (self._diagnosed("health"), self._inflation)
+        pairs, inflation = (None, None) if bare else (self._diagnosed("health").looked_at(), self._inflation)
         with np.errstate(all="ignore"):
             return Judge(self, pairs, inflation).health()
 

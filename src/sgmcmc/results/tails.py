@@ -26,7 +26,11 @@ def unseen(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | No
     next to nothing. That of Student's t with 3 degrees of freedom lacks a tenth in 10,000 independent draws, and much more in
     those of a chain, which goes there rarely and stays long.
     """
-    z, g = along_numbers(positions, gradients, factor)
+    return lacking(*along_numbers(positions, gradients, factor))
+
+
+def lacking(z: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """The same from draws and gradients `along_numbers`."""
     count, variance = min(len(z), max(FEWEST, round(OUTER * len(z)))), z.var(axis=0)
     order, worst = np.argsort(z, axis=0), np.zeros(z.shape[1])
     for side, outer in ((1, order[-count:]), (-1, order[:count])):
@@ -35,8 +39,8 @@ def unseen(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | No
         fall = falls.mean(axis=0) + SURE * falls.std(axis=0) / math.sqrt(count)
         beyond = np.where(fall > 3, (fall - 1) / np.maximum(fall - 3, 1e-300), np.inf)
         nearest = np.maximum(r.min(axis=0), 1e-300)
-        lacking = (count * nearest**2 * beyond - (r**2).sum(axis=0)) / len(z)
-        worst = np.maximum(worst, np.where(variance > 0, lacking / np.where(variance > 0, variance, 1.0), 0.0))
+        more = (count * nearest**2 * beyond - (r**2).sum(axis=0)) / len(z)
+        worst = np.maximum(worst, np.where(variance > 0, more / np.where(variance > 0, variance, 1.0), 0.0))
     return worst
 
 

@@ -371,8 +371,8 @@ def make_stratum_source(arrays: Stratum, batch_size: int, rows: str) -> StratumR
 
 
 def block_rows(table: Table, extra: int = 0, least: int = 1) -> int:
-    """Rows of a block, for a device that needs `extra` bytes beside each of them: a power of two, so that blocks of a program that
-    needs more are parts of those of one that needs less, and about `least` at least.
+    """Rows of a block, for a device that needs `extra` bytes beside each of them, and about `least` at least: a power of two, so
+    that what is a whole number of one program's blocks is one of another's too.
     """
     return 1 << (max(least, BLOCK_BYTES // max(1, table.row_bytes + extra)).bit_length() - 1)
 
@@ -385,7 +385,7 @@ def blocks(arrays: Mapping[str, Any], largest: int) -> Iterator[Rows]:
 
 
 def subsample(arrays: Mapping[str, Any], count: int, seed: int) -> Table:
-    """`count` of the rows (of a stratum, its share), or up to a block more: its blocks then have the shapes of those of the whole."""
+    """`count` of the rows (of a stratum, its share), or up to a block more: then its blocks have the shapes of those of all."""
     table = as_table(arrays)
     if count < table.total_rows and isinstance(table, Stratum):
         shares = table.share_of(count)

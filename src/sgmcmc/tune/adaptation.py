@@ -18,7 +18,7 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, State, first_not_finite, size, split, tree_map
 from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.problem.whitening import AnyWhitening
-from sgmcmc.results.diagnostics import autocorrelation_time, direction_inflation, flat_draws
+from sgmcmc.results.diagnostics import autocorrelation_time, direction_inflation, flat_draws, slowest
 from sgmcmc.results.excursions import excursions
 from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
 from sgmcmc.results.result import PAIRS, Result
@@ -107,8 +107,7 @@ class Trial:
     @cached_property
     def autocorrelation(self) -> float:
         """The longest integrated autocorrelation time, in steps."""
-        some = paired_numbers(self.positions.shape[-1])
-        return self.stride * float(np.max(autocorrelation_time(self.positions[..., some])))
+        return self.stride * float(np.max(autocorrelation_time(slowest(self.positions))))
 
     @property
     def exact(self) -> bool:
@@ -347,7 +346,8 @@ class Adaptation:
         else:
             sampler = self.sampler(design)
         state = self._init(sampler, design, ROUNDS + 1 + trial.round)
-        outcome = self._run(sampler, sampler.moved(state, _over(before.whitening, design.whitening, trial.state.position)), 0, SETTLING)
+        over = _over(before.whitening, design.whitening, trial.state.position)
+        outcome = self._run(sampler, sampler.moved(state, over), 0, SETTLING)
         if outcome.attempted is not None:
             return trial
         told = trial.decisions.and_then("centre", "mean", "Centre and rows were then chosen anew, by where the chains are.")
