@@ -45,7 +45,7 @@ class Whitening:
 
     def pull_back(self, gradient: PyTree) -> PyTree:
         """A gradient with respect to the position, as one with respect to z."""
-        return self.factor.T @ flat(gradient) if self.dense else tree_map(jnp.multiply, self.factor, gradient)
+        return flat(gradient) @ self.factor if self.dense else tree_map(jnp.multiply, self.factor, gradient)
 
     def zero(self) -> PyTree:
         """The z of the origin."""

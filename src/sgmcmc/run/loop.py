@@ -241,11 +241,13 @@ class _Drive:
         numbers = (count, self.first_step + self.request.burn_in, self.request.thin)
         call = partial(loop.programs.chunk, loop.constants, capacity=self.capacity, keeps=self.keyed, spread=spread)
         if spread is None:
-            return call(run.state, run.carries, loop.source.data, plan, *numbers, self.pace.proposal)
+            moved, *others = call(run.state, run.carries, loop.source.data, plan, *numbers, self.pace.proposal)
+            return loop.programs.with_shared(moved, run.state), *others
         state, carries = spread.place((run.state, run.carries), (loop.programs.state_specs(run.state), self.carried))
         proposals = np.full(max(1, loop.source.strata), self.pace.proposal, np.int32)
         proposals = spread.place(proposals, spread.data_spec(loop.source.strata > 0))
-        return spread.taken(call(state, carries, loop.data_on(spread), plan, *numbers, proposals))
+        moved, *others = spread.taken(call(state, carries, loop.data_on(spread), plan, *numbers, proposals))
+        return loop.programs.with_shared(moved, run.state), *others
 
     def _in_step(self, plan: PyTree, count: int, queued: Any) -> tuple[State, PyTree, PyTree, dict[str, Any]]:
         """A chunk's results, all devices at the same step and what estimators carry with them. Where the chains of some left the

@@ -147,7 +147,8 @@ class Programs:
         in_strata = self.strata is not None
         data_spec, plan_spec = spread.data_spec(in_strata), spread.plan_spec(in_strata, state.chained)
         given = (P(), states, carried, data_spec, plan_spec, P(), P(), P(), data_spec)
-        return spread.map(chunk, given, (states, carried, pieces, report))(constants, state, carries, data, plan, *numbers)
+        made = (self.moving(states), carried, pieces, report)
+        return spread.map(chunk, given, made)(constants, state, carries, data, plan, *numbers)
 
     def _chunk_of_one_device(
         self, constants: PyTree, state: State, carries: PyTree, data: PyTree, plan: PyTree,
@@ -155,9 +156,11 @@ class Programs:
     ) -> tuple[State, PyTree, PyTree, dict[str, Any]]:  # fmt: skip
         """A chunk of the chains that one device has. It stops when one of these leaves the finite numbers: devices do not ask
         each other at every step. What an estimator carries is then that of the step that failed: to choose between two tables
-        of all rows at every step would cost more than the step.
+        of all rows at every step would cost more than the step. What chains share of it is not handed back: it never changes,
+        and copies of matrices would cost more than steps.
         """
-        kernel, chained = self._given(constants), state.key.ndim == 2
+        kernel, chained, given = self._given(constants), state.key.ndim == 2, state
+        state = self.moving(given)
         schedule, advance = kernel.schedule, self._advance(kernel, chained)
         noise = self._noise(state, state.step + 1 + jnp.arange(capacity))
         opened = zip(keeps, carries, strict=True)
@@ -168,7 +171,7 @@ class Programs:
 
         def iteration(loop: Any) -> Any:
             k, _, state, _, works = loop
-            new = advance(state, data, tree_map(itemgetter(k), plan), noise[k])
+            new = self.moving(advance(self.with_shared(state, given), data, tree_map(itemgetter(k), plan), noise[k]))
             finite = all_finite(new.position, new.gradient)
             state = replace(where(finite, replace(new, estimator=()), replace(state, estimator=())), estimator=new.estimator)
             since = state.step - skip
@@ -182,7 +185,7 @@ class Programs:
         steps, _, state, attempted, works = jax.lax.while_loop(goes_on, iteration, loop)
         carries, pieces = zip(*map(lambda keep, w: keep.close(w), keeps, works), strict=True) if keeps else ((), ())
         last, axis = tree_map(itemgetter(jnp.maximum(steps - 1, 0)), plan), self.kernel.posterior.axis
-        log_posterior = self._mean_log_posterior(kernel, state, data, last)
+        log_posterior = self._mean_log_posterior(kernel, self.with_shared(state, given), data, last)
         agreed = proposal if axis is None else jax.lax.pmin(proposal, axis)
         report = {"steps": steps[None], "attempted": attempted, "log_posterior": log_posterior[None], "proposal": agreed}
         return state, carries, pieces, report
@@ -214,6 +217,14 @@ class Programs:
         if state.key.ndim == 1:
             return one(state, entry)
         return jnp.mean(jax.vmap(one, in_axes=(kernel.chain_axes, 0))(state, entry))
+
+    def moving(self, state: State) -> State:
+        """A state without what the chains share, which never changes."""
+        return state if self.kernel.estimator.per_chain else replace(state, estimator=())
+
+    def with_shared(self, state: State, of: State) -> State:
+        """A state that moved, with what it shares with the one it came from."""
+        return state if self.kernel.estimator.per_chain else replace(state, estimator=of.estimator)
 
     def state_specs(self, state: State) -> State:
         """Which leaves of a state lie along the chains' devices."""

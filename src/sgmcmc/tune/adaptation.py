@@ -296,9 +296,10 @@ class Adaptation:
         pairs = result.pairs
         if pairs is None or pairs.positions.shape[-1] < trial.positions.shape[-1]:
             return trial
-        design, stride = trial.design, result.decisions["thin"]
-        measured = {"noise": self.noise(design, pairs.positions), "steepest": self.steepest(design, pairs.positions)}
-        shown = {"positions": pairs.positions, "gradients": pairs.gradients, "stride": stride}
+        design, seen = trial.design, pairs.looked_at()
+        every = -(-pairs.positions.shape[1] // seen.positions.shape[1])
+        measured = {"noise": self.noise(design, seen.positions), "steepest": self.steepest(design, seen.positions)}
+        shown = {"positions": seen.positions, "gradients": seen.gradients, "stride": every * result.decisions["thin"]}
         return replace(trial, state=result.final_state, **shown, **measured)
 
     def noise(self, design: Design, positions: np.ndarray) -> float | None:

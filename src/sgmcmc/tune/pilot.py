@@ -156,7 +156,7 @@ class Pilot:
         """By sums of rows with random signs: their squares have the mean of the sum of the rows' squares, in every direction."""
         d = points.shape[1]
         points = np.clip(points[np.linspace(0, len(points) - 1, SKETCHES).astype(int)], -FARTHEST, FARTHEST)
-        rows, inverse = self._drawn(choice, min(SKETCHED_ROWS, max(NOISE_ROWS, 8 * d)), rng)
+        rows, inverse = self._drawn(choice, min(SKETCHED_ROWS, max(NOISE_ROWS, 4 * d)), rng)
         signs = rng.choice(np.array([-1.0, 1.0]), (SKETCHES, len(inverse))) / np.sqrt(len(inverse))
         sums = self._sums(whitening, points, signs * inverse, rows)
         if self.order == 0:
