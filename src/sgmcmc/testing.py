@@ -366,7 +366,7 @@ def _state(bench: _Bench) -> None:
         _expect(same, f"after {how} the state is {shapes(one)}, before it was {shapes(state)}")
     _expect(int(later["step"].step) == 1, f"after one step the state counts {int(later['step'].step)} iterations")
     if not sampler.kernel.estimator.per_chain:
-        before, after = (jax.tree.leaves(one.estimator) for one in (state, later["run"]))
+        before, after = (jax.tree.leaves(one.estimator) for one in (state, later["step"]))
         _expect(all(map(np.array_equal, before, after)), "the estimator's state changed, and it does not say per_chain = True")
     finite = all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(later["run"].position))
     _expect(finite, "positions are not finite")

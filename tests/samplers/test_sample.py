@@ -96,9 +96,9 @@ def test_same_seed_same_draws_and_another_seed_others():
 
 def test_the_draws_that_were_asked_for_and_a_warning_where_they_are_few():
     with pytest.warns(sgmcmc.SgmcmcWarning, match="independent ones; 400 would take .* Ask for target_ess=400"):
-        fit = few(draws=25)
-    assert fit["beta"].shape == (2, 25, 2)
-    np.testing.assert_array_equal(fit["beta"], robust_fit()["beta"][:, :25])
+        fit = few(draws=30)
+    assert fit["beta"].shape == (2, 30, 2)
+    np.testing.assert_array_equal(fit["beta"], robust_fit()["beta"][:, :30])
     assert fit.health().kinds == ("short",)
 
 
