@@ -8,7 +8,9 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from sgmcmc.core.errors import InputError
 from sgmcmc.results.diagnostics import (
+    MANY,
     MOST_RANKED,
+    Pairs,
     direction_inflation,
     mixing,
     mixing_of_worst,
@@ -229,6 +231,29 @@ def test_of_very_many_numbers_the_worst_are_looked_at(wrong):
     assert MOST_RANKED / 2 <= len(looked_at) <= MOST_RANKED
     np.testing.assert_array_equal(np.stack([ess, r_hat])[:, looked_at], mixing(draws[..., looked_at]))
     assert np.nanargmin(ess) == culprit if wrong == "slow" else np.nanargmax(r_hat) == culprit
+
+
+def test_of_very_many_numbers_standard_errors_are_those_of_batch_means():
+    """Of first-order autoregressions, whose means have a known law; those of independent draws would be the control's."""
+    rng, slope, d = np.random.default_rng(5), 0.7, MANY + 1
+    noise, draws = rng.normal(size=(4, 2_000, d)) * np.sqrt(1 - slope**2), np.empty((4, 2_000, d))
+    draws[:, 0] = rng.normal(size=(4, d))
+    for k in range(1, draws.shape[1]):
+        draws[:, k] = slope * draws[:, k - 1] + noise[:, k]
+    scores = draws.mean(axis=(0, 1)) / standard_error(draws)
+    spread, error = scores.std(), 1 / np.sqrt(2 * d)
+    assert abs(spread - 1) < LIMIT * error + 0.03  # batches are 100 draws long: their means are a little alike
+    as_independent = draws.mean(axis=(0, 1)) / (draws.std(axis=(0, 1)) / np.sqrt(8_000))
+    assert as_independent.std() > 2
+
+
+def test_of_very_many_numbers_every_so_manyth_draw_is_looked_at():
+    z = np.zeros((4, 10_000, MANY + 1), np.float32)
+    names = [f"x[{i}]" for i in range(MANY + 1)]
+    pairs = Pairs(z, z, names, None, None)
+    assert pairs.looked_at().positions.shape == pairs.looked_at().gradients.shape == (4, -(-10_000 // 3), MANY + 1)
+    few = Pairs(z[..., :5], z[..., :5], names[:5], None, None)
+    assert few.looked_at() is few
 
 
 def test_few_numbers_are_all_looked_at():

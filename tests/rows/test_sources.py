@@ -11,17 +11,21 @@ import pytest
 import scipy.stats
 
 from sgmcmc.rows.sources import (
+    BLOCK_BYTES,
     AllRows,
     DeviceRows,
     HostRows,
     WindowRows,
+    block_rows,
     blocks,
     distinct_rows,
     first_distinct,
     make_source,
     stream_length,
     streams,
+    subsample,
 )
+from sgmcmc.rows.table import as_table
 
 FALSE_ALARM = 1e-4
 
@@ -136,3 +140,19 @@ def test_blocks_cover_everything_in_at_most_two_sizes(N, largest):
     np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
     assert len({len(part) for part in parts}) <= 2
     assert max(map(len, parts)) <= largest
+
+
+@pytest.mark.parametrize(("extra", "least"), [(0, 1), (4, 1), (1000, 1), (1000, 10_000)])
+def test_blocks_of_a_program_that_needs_more_are_parts_of_those_of_one_that_needs_less(extra, least):
+    table = as_table({"x": np.zeros((10, 7), np.float32)})
+    whole, part = block_rows(table), block_rows(table, extra, least)
+    assert whole % part == 0
+    assert whole <= BLOCK_BYTES // 28 < 2 * whole
+    assert part * (28 + extra) <= BLOCK_BYTES or least / 2 < part <= least
+
+
+def test_samples_have_whole_blocks(monkeypatch):
+    monkeypatch.setattr("sgmcmc.rows.sources.BLOCK_BYTES", 64)
+    arrays = {"x": np.arange(1000, dtype=np.float32)}
+    assert [subsample(arrays, count, seed=1).n_rows for count in (1, 16, 17, 100, 990, 2000)] == [16, 16, 32, 112, 992, 1000]
+    assert len(np.unique(subsample(arrays, 100, seed=1)["x"])) == 112

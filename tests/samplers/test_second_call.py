@@ -118,6 +118,13 @@ def test_a_second_sample_compiles_nothing(engine):
     np.testing.assert_array_equal(first["beta"], again["beta"])
 
 
+def test_trial_and_run_are_one_program():
+    log_lik, log_prior = model(width=7.0)
+    with compilations() as compiled:
+        sgmcmc.sample(log_lik, data(1, 1000), START, log_prior=log_prior, engine="sgmcmc", seed=1, progress=False)
+    assert sum("_chunk" in name for name in compiled) == 1
+
+
 @pytest.mark.filterwarnings("ignore::sgmcmc.SgmcmcWarning")
 def test_exact_chains_on_other_data_compile_nothing():
     log_lik, log_prior = model()
