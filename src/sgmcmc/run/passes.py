@@ -20,6 +20,7 @@ from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.sources import block_rows, blocks
 from sgmcmc.rows.table import LARGE_SHARE, Stratum, Table, as_table, check_block, physical_memory
+from sgmcmc.run.compiling import options
 from sgmcmc.run.hosts import sum_over_processes
 
 FEW_ROWS = 200_000
@@ -29,11 +30,6 @@ MOST_KEPT = 256
 """Functions that are kept compiled while the process lives, those last asked for."""
 
 _KEPT = Recent(MOST_KEPT)
-
-
-def _in_a_hurry(n_rows: int) -> dict[str, Any] | None:
-    """Options for programs that run a few times on so many rows: the CPU backend takes longer to optimise them than they run."""
-    return {"xla_backend_optimization_level": 0} if n_rows <= FEW_ROWS and jax.default_backend() == "cpu" else None
 
 
 def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) -> Callable[..., Any]:
@@ -46,7 +42,7 @@ def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) ->
         return function(posterior, *fixed, *arguments)
 
     traced.__name__ = getattr(function, "__name__", "traced")
-    return _KEPT.get(key, lambda: jax.jit(traced, compiler_options=_in_a_hurry(posterior.n_rows)))
+    return _KEPT.get(key, lambda: jax.jit(traced, compiler_options=options(in_a_hurry=posterior.n_rows <= FEW_ROWS)))
 
 
 def all_rows(arrays: Mapping[str, Any], extra: int = 0, least: int = 1) -> Iterator[Rows]:

@@ -17,6 +17,7 @@ from sgmcmc.core.sameness import Keyed, Recent, sameness
 from sgmcmc.core.trees import Batch, PyTree, State, all_finite, size, split, tree_map, where
 from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source, Take
+from sgmcmc.run.compiling import options
 from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
 
 MOST_KEPT = 64
@@ -47,7 +48,7 @@ class Programs:
     @cached_property
     def chunk(self) -> Any:
         """Many iterations of all chains, with what the keep objects make of them."""
-        return jax.jit(self._chunk, static_argnames=("capacity", "keeps", "spread"))
+        return jax.jit(self._chunk, static_argnames=("capacity", "keeps", "spread"), compiler_options=options())
 
     @cached_property
     def single_step(self) -> Any:
@@ -131,9 +132,9 @@ class Programs:
             return call(self._given(constants), *given)
 
         if self.strata is None:
-            return jax.jit(program)
+            return jax.jit(program, compiler_options=options())
         specs = (P(), P(), self.strata.data_spec(True), self.strata.plan_spec(True, False))
-        return jax.jit(self.strata.map(program, specs, P()))
+        return jax.jit(self.strata.map(program, specs, P()), compiler_options=options())
 
     def _chunk(
         self, constants: PyTree, state: State, carries: PyTree, data: PyTree, plan: PyTree, *numbers: jax.Array,
