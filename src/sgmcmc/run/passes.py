@@ -42,7 +42,8 @@ def compiled(function: Callable[..., Any], posterior: Posterior, *fixed: Any) ->
         return function(posterior, *fixed, *arguments)
 
     traced.__name__ = getattr(function, "__name__", "traced")
-    return _KEPT.get(key, lambda: jax.jit(traced, compiler_options=options(in_a_hurry=posterior.n_rows <= FEW_ROWS)))
+    chosen = options(in_a_hurry=True) if posterior.n_rows <= FEW_ROWS else None
+    return _KEPT.get(key, lambda: jax.jit(traced, compiler_options=chosen))
 
 
 def all_rows(arrays: Mapping[str, Any], extra: int = 0, least: int = 1) -> Iterator[Rows]:

@@ -40,7 +40,7 @@ STEP, FRICTION = 0.49, 0.5
 """ε = 0.7² and α of `BAOA` on a unit Gaussian: an autocorrelation time of 2.7 steps, and 0.42 of the noise in the variance."""
 
 STEP_OF_MANY = STEP / 2
-"""ε at most with control variates of second order for very many numbers: it needs two thirds of the rows, and as many steps."""
+"""ε at most with control variates of second order for very many numbers: it needs two thirds of the rows."""
 
 STEEP, TOO_STEEP, SMALLEST_STEP = 2.0, 3.2, 0.49 / 1024
 """ε times the largest curvature where the chains go: what a step is chosen for, and what calls for a smaller one. `BAOA` is
@@ -53,7 +53,7 @@ NOISE, NOISE_OF_SECOND, NOISE_OF_MANY, MANY = 0.05, 0.01, 0.05, 250
 """The part of the variance that minibatch noise may make up, before it is corrected for; with control variates of second order,
 whose noise grows with the fourth power of the distance from the centre, less: at 4 standard deviations it is as much then. The
 distance of a draw in many dimensions varies little, so with every so many it may be that much more again, up to a limit: at twice
-that, chains with 2,500 numbers left the posterior once in 10,000 steps."""
+that, a chain with 2,500 numbers left the posterior."""
 
 FEWEST_ROWS, ROWS_PER_GROUP = 32, 2
 """Of a minibatch at least: in all, and for every group on average, whose noise would else come in rare jolts."""
