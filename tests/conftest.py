@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import jax
 import pytest
 
-from sgmcmc.run.programs_on_disk import SETTING, keep_programs
+from sgmcmc.core.programs_on_disk import SETTING, keep_programs
 
 collect_ignore = ["support"]  # no tests, and one of them joins a job of several processes when it is imported
 

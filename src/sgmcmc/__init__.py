@@ -18,7 +18,7 @@ from sgmcmc.data.datasets import get_dataset, train_test_split
 from sgmcmc.results.keeps import Expectation, Keep, Moments, Trace
 from sgmcmc.results.quantiles import Quantiles
 from sgmcmc.results.result import Result
-from sgmcmc.run import hosts
+from sgmcmc.rows import hosts
 from sgmcmc.run.sampler import Sampler
 from sgmcmc.samplers.composing import RunOptions, SetupOptions, sampler_setup
 from sgmcmc.samplers.named import (

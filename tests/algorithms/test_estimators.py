@@ -14,8 +14,8 @@ from sgmcmc import constraints
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.core.trees import Batch
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior, make_transform
-from sgmcmc.run.passes import FullPasses
 
 pytestmark = pytest.mark.usefixtures("x64")
 

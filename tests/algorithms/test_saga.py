@@ -18,10 +18,10 @@ from sgmcmc.algorithms import SAGA, Langevin, Minibatch, SymmetricHamiltonian
 from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.checkpoints.reading import read
 from sgmcmc.core.trees import Batch
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior, Transform, make_transform
 from sgmcmc.problem.schedules import step_schedule
 from sgmcmc.rows.table import Stratum
-from sgmcmc.run.passes import FullPasses
 
 EXACT = 1e-10
 KEY = np.zeros(2, np.uint32)

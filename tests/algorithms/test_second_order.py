@@ -18,10 +18,10 @@ from sgmcmc.algorithms.gradients.second_order import CurvedCentre, Matrix, Secon
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
 from sgmcmc.core.trees import Batch, flat, size, split
 from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.table import as_table
-from sgmcmc.run.passes import FullPasses
 from sgmcmc.tune.curvatures import in_whitened, likelihood_curvature
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -8,10 +8,10 @@ import pytest
 import scipy.stats
 
 import sgmcmc
+from sgmcmc.problem import passes
 from sgmcmc.rows import sources, table
 from sgmcmc.rows.importance import UNIFORM_SHARE, draw_pool
 from sgmcmc.rows.table import check_dataset
-from sgmcmc.run import passes
 from sgmcmc.tune import pilot
 
 N, D = 5000, 3

@@ -16,6 +16,7 @@ from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.core.progress import Bar
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.schedules import step_schedule
 from sgmcmc.results.result import ALONE
@@ -30,7 +31,6 @@ from sgmcmc.rows.importance import (
     mixed,
 )
 from sgmcmc.run.loop import Loop
-from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Request
 
 FALSE_ALARM = 1e-4

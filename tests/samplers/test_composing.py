@@ -211,6 +211,6 @@ def test_parts_without_their_method_say_which():
 
 
 def test_a_table_larger_than_the_machine_is_refused(monkeypatch):
-    monkeypatch.setattr("sgmcmc.run.passes.physical_memory", lambda: 4000)
+    monkeypatch.setattr("sgmcmc.problem.passes.physical_memory", lambda: 4000)
     with pytest.raises(sgmcmc.InputError, match=r"something of every row, too much for this machine's memory"):
         setup(gradient="saga").init(seed=1, progress=False)

@@ -23,7 +23,7 @@ if process != "alone":
 import sgmcmc  # noqa: E402 (JAX must know of the other process before anything runs)
 from sgmcmc.algorithms import ControlVariate  # noqa: E402
 from sgmcmc.checkpoints import places  # noqa: E402
-from sgmcmc.run.passes import FullPasses  # noqa: E402
+from sgmcmc.problem.passes import FullPasses  # noqa: E402
 
 N, D, SHARE = 3000, 3, 0.3
 rng = np.random.default_rng(1)
@@ -62,7 +62,7 @@ def sample():
     point = {"beta": jnp.full(D, 0.25)}
     found["gradient"] = ControlVariate().init(sampler.posterior, point, FullPasses(sampler.source.arrays)).gradient["beta"]
     found["mode"] = sampler.init(seed=2 if process == "0" else None, progress=False).params["beta"]  # process 0's seed counts
-    found["word"] = np.frombuffer(sgmcmc.run.hosts.from_first(f"from {process}".encode()), np.uint8)
+    found["word"] = np.frombuffer(sgmcmc.rows.hosts.from_first(f"from {process}".encode()), np.uint8)
     np.savez(file, **{name: np.asarray(value) for name, value in found.items()})
 
 

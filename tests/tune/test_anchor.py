@@ -12,7 +12,7 @@ from sgmcmc import constraints
 from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.core.trees import flat
 from sgmcmc.problem.arrow import Arrow, Layout
-from sgmcmc.run.passes import FullPasses
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.anchor import find_anchor, fitted, spread
 from sgmcmc.tune.curvatures import likelihood_curvature, whitening_of

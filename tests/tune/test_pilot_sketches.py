@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sgmcmc.problem.passes import compiled
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.importance import Importance, mixed
-from sgmcmc.run.passes import compiled
 from sgmcmc.run.request import Problem
 from sgmcmc.tune import pilot as module
 from sgmcmc.tune.curvatures import dense_whitening

@@ -12,11 +12,11 @@ import numpy as np
 
 from sgmcmc.core.errors import DivergenceError, InputError, describe
 from sgmcmc.core.trees import Culprit, PyTree, Rows, all_finite, labels, leaf_names, size, tree_map
+from sgmcmc.problem.passes import all_rows, compiled
 from sgmcmc.problem.posterior import Posterior, one_row, rows_together
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.results.result import Result
 from sgmcmc.rows.table import Stratum, Table, as_table
-from sgmcmc.run.passes import all_rows, compiled
 from sgmcmc.run.terms import COLUMN, PARAMETER, ROUNDING, Term, slope_at_fault, term_at_fault
 
 AT_START = "at the starting values"

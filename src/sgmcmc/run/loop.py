@@ -24,8 +24,8 @@ from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, State, size, tree_map
+from sgmcmc.rows.hosts import waiting_for_peers
 from sgmcmc.rows.sources import Source
-from sgmcmc.run.hosts import waiting_for_peers
 from sgmcmc.run.programs import Programs, keyed
 from sgmcmc.run.request import Request
 from sgmcmc.run.spread import Spread, make_spread

@@ -13,11 +13,11 @@ from jax.sharding import PartitionSpec as P
 
 from sgmcmc.algorithms.kernel import Kernel, per_step_and_chain, step_noise
 from sgmcmc.checkpoints.fingerprint import known, of_value
+from sgmcmc.core.compiling import options
 from sgmcmc.core.sameness import Keyed, Recent, sameness
 from sgmcmc.core.trees import Batch, PyTree, State, all_finite, size, split, tree_map, where
 from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source, Take
-from sgmcmc.run.compiling import options
 from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
 
 MOST_KEPT = 64

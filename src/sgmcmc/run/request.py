@@ -12,7 +12,9 @@ import jax
 from sgmcmc.checkpoints.fingerprint import fingerprint, known, of_function, of_value
 from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.programs_on_disk import keep_programs
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, Rows
+from sgmcmc.problem.passes import compiled, look_over
 from sgmcmc.problem.posterior import (
     Posterior,
     Transform,
@@ -27,12 +29,10 @@ from sgmcmc.problem.posterior import (
 )
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
 from sgmcmc.results.result import ALONE, BESIDE, PAIRS
+from sgmcmc.rows.hosts import together
 from sgmcmc.rows.sources import STRATA
 from sgmcmc.rows.table import Stratum, Table, check_dataset
 from sgmcmc.run.blame import check_start
-from sgmcmc.run.hosts import together
-from sgmcmc.run.passes import compiled, look_over
-from sgmcmc.run.programs_on_disk import keep_programs
 
 DRAWS = Trace()
 """What is kept unless told otherwise: every draw."""

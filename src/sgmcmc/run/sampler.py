@@ -24,15 +24,15 @@ from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, chec
 from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
 from sgmcmc.results.result import PAIRS, Record, Result, assemble
 from sgmcmc.results.words import OUTSIDE, Decisions
+from sgmcmc.rows.hosts import from_first
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.blame import AT_START, and_why, blame_later, divergence
-from sgmcmc.run.hosts import from_first
 from sgmcmc.run.loop import LARGEST_CHUNK, Loop, Outcome
-from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.programs import Programs
 from sgmcmc.run.request import Request
 from sgmcmc.run.shared_folder import SharedFolder

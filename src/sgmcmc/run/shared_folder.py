@@ -21,7 +21,7 @@ from sgmcmc.checkpoints.places import FolderPlace
 from sgmcmc.checkpoints.reading import Checkpoint, draws_path
 from sgmcmc.core.errors import SgmcmcError, warn
 from sgmcmc.core.trees import PyTree, tree_map
-from sgmcmc.run.hosts import exchange, from_first, together
+from sgmcmc.rows.hosts import exchange, from_first, together
 
 
 class SharedFolder(FolderPlace):

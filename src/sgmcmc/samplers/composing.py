@@ -27,6 +27,7 @@ from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.places import Nowhere, Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe, warn
+from sgmcmc.core.programs_on_disk import keep_programs
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size
 from sgmcmc.problem.schedules import Schedule, step_schedule
 from sgmcmc.results.keeps import Keep
@@ -35,7 +36,6 @@ from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.sources import make_source
 from sgmcmc.rows.table import DRAWN, IMPORTANCE, WINDOW, Table, physical_memory, usual_rows
-from sgmcmc.run.programs_on_disk import keep_programs
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
 from sgmcmc.tune.preparation import AtMode, PaperSearch, Precondition, Wishes

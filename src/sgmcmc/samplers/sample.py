@@ -13,14 +13,14 @@ import numpy as np
 from sgmcmc.checkpoints.places import Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
+from sgmcmc.core.programs_on_disk import keep_programs
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, tree_map
+from sgmcmc.problem.passes import compiled
 from sgmcmc.problem.posterior import Posterior, log_prior_of_params
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import OUTSIDE, REWRITING, Decisions
-from sgmcmc.run.passes import compiled
-from sgmcmc.run.programs_on_disk import keep_programs
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled

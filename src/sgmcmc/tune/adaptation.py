@@ -17,6 +17,7 @@ from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, State, first_not_finite, size, split, tree_map
 from sgmcmc.problem.arrow import ArrowWhitening
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.whitening import AnyWhitening
 from sgmcmc.results.diagnostics import autocorrelation_time, direction_inflation, flat_draws, slowest
 from sgmcmc.results.excursions import excursions
@@ -24,7 +25,6 @@ from sgmcmc.results.keeps import MOST_PAIRED, PairTrace, paired_numbers
 from sgmcmc.results.result import PAIRS, Result
 from sgmcmc.results.words import Decisions
 from sgmcmc.run.loop import Outcome
-from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import Given, Sampler
 from sgmcmc.tune.anchor import AVERAGED

@@ -19,10 +19,10 @@ from sgmcmc.core.checks import Progress
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, size, split, tree_map
 from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout
+from sgmcmc.problem.passes import FullPasses, compiled, full_sum
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.whitening import AnyWhitening, whitened
 from sgmcmc.rows.sources import subsample
-from sgmcmc.run.passes import FullPasses, compiled, full_sum
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.curvatures import (
     Curvature,

@@ -11,10 +11,10 @@ from sgmcmc.algorithms.gradients.second_order import Matrix
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, flat, size, split, tree_map
 from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout, probes
+from sgmcmc.problem.passes import compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening, Whitening
 from sgmcmc.rows.table import Table
-from sgmcmc.run.passes import compiled, full_sum
 from sgmcmc.tune.mode import as_tree
 
 Curvature: TypeAlias = np.ndarray | Arrow

@@ -22,6 +22,7 @@ from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.trees import PyTree, Rows, size, split, tree_map
 from sgmcmc.problem.arrow import ArrowWhitening
+from sgmcmc.problem.passes import compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import AnyWhitening, Whitening, whitened
@@ -29,7 +30,6 @@ from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance, Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
 from sgmcmc.rows.table import Table, usual_rows
-from sgmcmc.run.passes import compiled, full_sum
 from sgmcmc.tune.curvatures import Curvature, dense_whitening, in_whitened, likelihood_curvature
 from sgmcmc.tune.mode import curvature_times
 from sgmcmc.tune.pilot import Choice, Noise, Pilot, posterior_points

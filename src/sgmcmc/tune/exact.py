@@ -16,12 +16,12 @@ from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.checks import seed_number
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import PyTree, Rows, shapes, size, tree_map
+from sgmcmc.problem.passes import compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import AnyWhitening, Whitening
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import AllRows
-from sgmcmc.run.passes import compiled, full_sum
 from sgmcmc.run.request import Problem
 from sgmcmc.run.sampler import Given, Sampler
 from sgmcmc.tune.mode import LARGEST_DENSE, as_tree, fisher_information, prior_curvature

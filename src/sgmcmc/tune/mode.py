@@ -19,12 +19,12 @@ from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, flat, join, number_names, split
+from sgmcmc.problem.passes import compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
+from sgmcmc.rows.hosts import together
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Stratum, Table
 from sgmcmc.run.blame import raise_if_not_finite, raise_if_rounded_away
-from sgmcmc.run.hosts import together
-from sgmcmc.run.passes import compiled, full_sum
 
 TOLERANCE = 0.05
 """Converged: the centre is within √0.05 = 0.22 posterior standard deviations per parameter, root mean square."""

@@ -18,12 +18,12 @@ from sgmcmc.core.checks import Progress
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, flat, size, split, tree_map
 from sgmcmc.problem.arrow import ArrowWhitening
+from sgmcmc.problem.passes import all_rows, compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening, whitened
 from sgmcmc.rows.gathering import gather_all
 from sgmcmc.rows.importance import Importance, Pool, draw_pool, mixed
 from sgmcmc.rows.table import Table
-from sgmcmc.run.passes import all_rows, compiled, full_sum
 from sgmcmc.tune.mode import curvature_times
 
 FEWEST_POINTS, MOST_POINTS, SCORED_BYTES = 8, 16, 2 << 30

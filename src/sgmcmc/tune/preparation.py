@@ -18,6 +18,7 @@ from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, SgmcmcError, describe, warn
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, join, size, tree_map
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.schedules import Schedule, per_parameter
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.results.words import Decisions
@@ -25,7 +26,6 @@ from sgmcmc.rows.importance import Importance
 from sgmcmc.rows.sources import Source
 from sgmcmc.rows.table import as_table
 from sgmcmc.run.loop import Loop
-from sgmcmc.run.passes import FullPasses
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Given
 from sgmcmc.tune.curvatures import dense_whitening

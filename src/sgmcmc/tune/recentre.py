@@ -9,11 +9,11 @@ import numpy as np
 
 from sgmcmc.core.trees import PyTree, leaf_names
 from sgmcmc.problem.arrow import Arrow, Layout
+from sgmcmc.problem.passes import compiled
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.recentring import Product, Recentred
 from sgmcmc.rows.gathering import gather_all
 from sgmcmc.rows.table import Table
-from sgmcmc.run.passes import compiled
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.structure import JITTER, LOOKED_AT, groups_of
 from sgmcmc.tune.survey import Survey

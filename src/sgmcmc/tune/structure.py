@@ -10,10 +10,10 @@ from jax.interpreters import partial_eval
 
 from sgmcmc.core.trees import PyTree, shapes, size
 from sgmcmc.problem.arrow import Layout
+from sgmcmc.problem.passes import compiled
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.gathering import gather_all
 from sgmcmc.rows.table import Table
-from sgmcmc.run.passes import compiled
 
 LOOKED_AT, MOST_LOOKED_AT = 256, 20_000_000
 """Rows whose gradients show which parameters they know, and how many numbers these may have in all."""

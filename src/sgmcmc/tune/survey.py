@@ -13,11 +13,11 @@ from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, flat, leaf_names, number_names, size
 from sgmcmc.problem.arrow import Layout
+from sgmcmc.problem.passes import FullPasses, compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
-from sgmcmc.run.passes import FullPasses, compiled, full_sum
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.anchor import find_anchor
 from sgmcmc.tune.curvatures import Curvature, hessian_over, whitening_of

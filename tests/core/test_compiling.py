@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sgmcmc.run import compiling
+from sgmcmc.core import compiling
 
 
 def test_an_option_that_is_not_there_is_not_used(monkeypatch):

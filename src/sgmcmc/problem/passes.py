@@ -13,15 +13,15 @@ import jax
 import numpy as np
 
 from sgmcmc.core.checks import Progress
+from sgmcmc.core.compiling import options
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.sameness import Recent, sameness
 from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
+from sgmcmc.rows.hosts import sum_over_processes
 from sgmcmc.rows.sources import block_rows, blocks
 from sgmcmc.rows.table import LARGE_SHARE, Stratum, Table, as_table, check_block, physical_memory
-from sgmcmc.run.compiling import options
-from sgmcmc.run.hosts import sum_over_processes
 
 FEW_ROWS = 200_000
 """Up to which all passes over the rows together cost less than to optimise their programs."""

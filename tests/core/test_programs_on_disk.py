@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sgmcmc.run import programs_on_disk
-from sgmcmc.run.programs_on_disk import SETTING
+from sgmcmc.core import programs_on_disk
+from sgmcmc.core.programs_on_disk import SETTING
 
 SCRIPT = Path(__file__).parents[1] / "support" / "kept_on_disk.py"
 
