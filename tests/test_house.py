@@ -23,7 +23,7 @@ LOBBY = "__init__"
 """Imports what is public; only the doors use it."""
 
 FLOORS = [*ROOMS, LOBBY, *DOORS]
-MOST_ENTRIES = 12
+MOST_ENTRIES = 14
 
 
 def module_name(path):
@@ -228,7 +228,7 @@ def f(
 
 # What is public.
 
-MOST_PUBLIC = 30
+MOST_PUBLIC = 40
 FAMILY = re.compile(r"(sgld|sghmc|sgnht|baoa)(cv)?(_setup)?")
 
 

@@ -18,6 +18,7 @@ from sgmcmc.checkpoints.packing import unpack
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import DamagedFileError, replacing
 from sgmcmc.core.trees import PyTree
+from sgmcmc.problem.model import Model
 from sgmcmc.results.result import Record, Result, assemble
 
 FORMAT = 1
@@ -50,10 +51,11 @@ class Reading:
     parts: dict[str, Reading]
 
 
-def load(path: str | Path) -> Result:
+def load(path: str | Path, model: Model | None = None) -> Result:
     """The result so far of a run with `checkpoint=path`, also while it runs; the model and the data are not needed.
 
     The draws stay on disk until they are used. Parameters in nodes other than dicts, lists and tuples come as dicts by name.
+    A `model` is put into the result, for what needs one after the fit.
 
     >>> import tempfile, numpy as np, sgmcmc
     >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
@@ -71,7 +73,8 @@ def load(path: str | Path) -> Result:
     last, draws = reading.last, dict(reading.draws)
     assert last is not None  # `read` refuses what holds no draws yet
     weights = draws.pop(WEIGHTS, None)
-    return assemble(Record.unpacked(last.contents["record"]), last.contents["state"], last.contents["kept"] | draws, weights)
+    record, state, kept = (last.contents[name] for name in ("record", "state", "kept"))
+    return assemble(Record.unpacked(record), state, kept | draws, weights, model)
 
 
 def read(path: str | os.PathLike[str]) -> Reading:

@@ -101,12 +101,6 @@ def leaf_names(tree: PyTree) -> list[str]:
     return [jax.tree_util.keystr(path, simple=True, separator=".") or "params" for path, _ in paths]
 
 
-def number_names(tree: PyTree) -> list[str]:
-    """A name for every number of a tree: `beta[3]`."""
-    leaves = zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)
-    return [label for name, leaf in leaves for label in labels(name, np.shape(leaf))]
-
-
 def labels(name: str, shape: tuple[int, ...]) -> list[str]:
     """A name for every number of an array."""
     return [name + (f"[{','.join(map(str, index))}]" if index else "") for index in np.ndindex(*shape)]

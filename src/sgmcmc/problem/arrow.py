@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.trees import PyTree, flat, number_names, size, tree_map
+from sgmcmc.core.trees import PyTree, flat, size, tree_map
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,6 @@ class Layout:
         shared = [leaf.ravel() for axis, leaf in zip(self.axes, leaves, strict=True) if axis is None]
         own = [np.moveaxis(x, a, 0).reshape(x.shape[a], -1) for a, x in zip(self.axes, leaves, strict=True) if a is not None]
         return np.concatenate([*shared, np.concatenate(own, axis=1).ravel()])
-
-    def names(self, like: PyTree) -> list[str]:
-        """Of all numbers, in the order of the layout."""
-        names = number_names(like)
-        return [names[i] for i in self.order(like)]
 
 
 @jax.tree_util.register_dataclass

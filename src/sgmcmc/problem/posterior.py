@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.names import Names
 from sgmcmc.core.sameness import sameness, sameness_of_traced
 from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, on_host, split, tree_map
 from sgmcmc.rows.gathering import gather_all
@@ -93,6 +94,7 @@ class Posterior:
         axis: the mesh axis over which likelihood terms are summed, where the rows are in strata.
         same: equal for the same functions and transform; as it is here, for no others.
         look: what the functions were made of when `same` was found.
+        names: what the numbers of its parameters are called.
     """
 
     log_lik: LogLik = field(compare=False)
@@ -103,6 +105,7 @@ class Posterior:
     axis: str | None = None
     same: Hashable = field(default_factory=object, repr=False)
     look: Hashable = field(default=None, repr=False, compare=False)
+    names: Names = field(default_factory=Names, repr=False, compare=False)
 
     def behind(self, transform: Any) -> "Posterior":
         """The same posterior behind another transform."""

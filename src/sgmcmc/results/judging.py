@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from sgmcmc.algorithms.gradients.whitened import centre_of
-from sgmcmc.core.trees import labels, leaf_names
+from sgmcmc.core.trees import leaf_names
 from sgmcmc.results import diagnostics, words
 from sgmcmc.results.causes import cause
 from sgmcmc.results.diagnostics import Inflation, Pairs, flat_draws
@@ -169,4 +169,4 @@ def drift(positions: np.ndarray) -> np.ndarray:
 def draw_names(result: Result) -> list[str]:
     """A name for every number of the draws."""
     named = zip(leaf_names(result.draws), jax.tree.leaves(result.draws), strict=True)
-    return [label for name, draws in named for label in labels(name, draws.shape[1 + result.chained :])]
+    return [label for name, draws in named for label in result.names.labels(name, draws.shape[1 + result.chained :])]

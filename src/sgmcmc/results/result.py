@@ -13,8 +13,10 @@ import numpy as np
 
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, warn
-from sgmcmc.core.trees import PyTree, State, children, join, labels, leaf_names, size
+from sgmcmc.core.names import Names
+from sgmcmc.core.trees import PyTree, State, children, join, leaf_names, size
 from sgmcmc.problem.arrow import ArrowWhitening
+from sgmcmc.problem.model import Model
 from sgmcmc.results import diagnostics
 from sgmcmc.results.diagnostics import QUANTILES, Inflation, Pairs, flat_draws
 from sgmcmc.results.judging import Judge, by_nuts
@@ -44,6 +46,8 @@ class Result(Mapping[str, Any]):
         weights: one weight per draw under a step-size schedule, else None. `summary` uses it.
         decisions: what the library decided, with reasons: `print(result.decisions)`.
         pairs: draws and gradients for the diagnostics, where the run was asked to `diagnose`.
+        names: what axes and numbers of the parameters are called, from `coords` and `dims`.
+        model: the model that was sampled; None after `sgmcmc.load`, unless that was given it.
 
     >>> import numpy as np, sgmcmc
     >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
@@ -63,6 +67,8 @@ class Result(Mapping[str, Any]):
     chained: bool = False
     pairs: Pairs | None = field(default=None, repr=False)
     decisions: Decisions = field(default_factory=Decisions)
+    names: Names = field(default_factory=Names, repr=False)
+    model: Model | None = field(default=None, repr=False)
 
     @cached_property
     def _children(self) -> dict[str, Any]:
@@ -110,7 +116,7 @@ class Result(Mapping[str, Any]):
             middle, error = diagnostics.weighted_mean_sd(flat, self.weights), diagnostics.standard_error(flat.astype(np.float64))
             quantiles = diagnostics.weighted_quantiles(flat, self.weights)
             table = [*middle, error, *quantiles, *diagnostics.mixing(flat)]
-            rows.update(dict(zip(labels(name, draws.shape[2:]), np.stack(table, axis=1), strict=False)))
+            rows.update(dict(zip(self.names.labels(name, draws.shape[2:]), np.stack(table, axis=1), strict=False)))
             left -= flat.shape[2]
         summary = pandas.DataFrame.from_dict(rows, orient="index", columns=columns)
         if self.pairs is not None:
@@ -193,7 +199,8 @@ class Result(Mapping[str, Any]):
         from arviz_base import from_dict
 
         attributes = {name: str(value) for name, value in self.settings.items()}
-        return from_dict({"posterior": self._named_draws()}, attrs={"posterior": attributes})
+        coords, dims = self.names.axes(self.draws, self.chained)
+        return from_dict({"posterior": self._named_draws()}, attrs={"posterior": attributes}, coords=coords, dims=dims)
 
     def plot(self, names: list[str] | None = None, max_rows: int | None = None) -> Figure:
         """A matplotlib figure to show or save.
@@ -215,7 +222,7 @@ class Result(Mapping[str, Any]):
         series = [
             (label, array.reshape(*array.shape[:2], -1)[..., i])
             for name, array in chosen.items()
-            for i, label in enumerate(labels(name, array.shape[2:]))
+            for i, label in enumerate(self.names.labels(name, array.shape[2:]))
         ]
         title = str(self.settings.get("sampler"))
         if self.pairs is None:
@@ -258,25 +265,30 @@ class Record:
     trace: str | None
     pair_names: tuple[str, ...] = ()
     decisions: Decisions = field(default_factory=Decisions)
+    names: Names = field(default_factory=Names)
 
     def packed(self) -> dict[str, Any]:
         """For a checkpoint."""
         settings = {name: _plain(value) for name, value in self.settings.items()}
-        return vars(self) | {"settings": settings, "pair_names": list(self.pair_names)}
+        return vars(self) | {"settings": settings, "pair_names": list(self.pair_names), "names": self.names.packed()}
 
     @classmethod
     def unpacked(cls, packed: Mapping[str, Any]) -> Record:
         """From a checkpoint."""
-        return cls(**{**packed, "pair_names": tuple(packed["pair_names"])})
+        names = Names.unpacked(packed["names"]) if "names" in packed else Names()
+        return cls(**{**packed, "pair_names": tuple(packed["pair_names"]), "names": names})
 
 
-def assemble(record: Record, state: State, values: Mapping[str, Any], weights: np.ndarray | None = None) -> Result:
+def assemble(
+    record: Record, state: State, values: Mapping[str, Any], weights: np.ndarray | None = None, model: Model | None = None
+) -> Result:
     """The result: `values` are what the keep objects returned, by name."""
     named = {name: value for name, value in values.items() if name not in (PAIRS, BESIDE)}
     kept: Any = {} if record.keep == "draws" else named[ALONE] if record.keep == "one" else named
     draws = None if record.trace is None else values[record.trace]
     pairs = make_pairs(values[PAIRS], state, list(record.pair_names), record.chained) if PAIRS in values else None
-    return Result(draws, kept, state, record.settings, weights, record.chained, pairs, record.decisions)
+    names, decisions = record.names, record.decisions
+    return Result(draws, kept, state, record.settings, weights, record.chained, pairs, decisions, names, model)
 
 
 def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> Pairs:
@@ -286,7 +298,7 @@ def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> 
         whitening, some = state.estimator.whitening, paired_numbers(size(state.estimator.whitening.origin))
         if isinstance(whitening, ArrowWhitening) and size(whitening.origin) > MOST_PAIRED:
             factor, origin = whitening.scales[some], np.asarray(whitening.layout.vector(whitening.origin), np.float64)[some]
-            names = whitening.layout.names(whitening.origin)[some]
+            names = [names[i] for i in whitening.layout.order(whitening.origin)[some]]
         else:
             factor = np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some]
             origin = join(whitening.origin)[some]

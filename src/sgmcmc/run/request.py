@@ -12,8 +12,10 @@ import jax
 from sgmcmc.checkpoints.fingerprint import fingerprint, known, of_function, of_value
 from sgmcmc.core.checks import Progress, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.names import Names
 from sgmcmc.core.programs_on_disk import keep_programs
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, Rows
+from sgmcmc.problem.model import Model
 from sgmcmc.problem.passes import compiled, look_over
 from sgmcmc.problem.posterior import (
     Posterior,
@@ -118,11 +120,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be sampled, checked: `params` are the user's starting values as they came, `position` the same unconstrained."""
+    """What is to be sampled, checked: the `model` as it came, its rows, and `position`, its starting values unconstrained."""
 
+    model: Model
     posterior: Posterior
     table: Table
-    params: PyTree
     position: PyTree
     shapes: PyTree
 
@@ -131,26 +133,38 @@ class Problem:
         cls, log_lik: LogLik, dataset: Dataset, params: PyTree, log_prior: LogPrior | None = None,
         constraints: Mapping[str, Any] | None = None, progress: Progress = False,
     ) -> Problem:  # fmt: skip
+        """That of a log likelihood, data and starting values."""
+        return cls.of_model(Model(log_lik, dataset, params, log_prior, constraints), progress)
+
+    @classmethod
+    def of_model(cls, model: Model, progress: Progress = False) -> Problem:
         """The problem, or what is wrong with it; processes that share one refuse it together."""
         keep_programs()
+        log_lik, log_prior, dataset = model.log_lik, model.log_prior, model.dataset
 
         def check() -> Problem:
             table = check_dataset(dataset)
-            n_rows, start = table.total_rows, check_params(params)
-            transform = make_transform(constraints, start)
+            n_rows, start = table.total_rows, check_params(model.params)
+            transform = make_transform(model.constraints, start)
+            names = Names.of(model.coords, model.dims, start)
             position = transform.to_position(start)
             shapes = jax.eval_shape(transform.to_params, position)
             check_log_prior(log_prior, start)
             per_row, axis = log_lik_shape(log_lik, start, table.columns), STRATA if table.in_strata else None
             same = _sameness_of_model(log_lik, log_prior, transform, table, start, position)
-            posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis, same, look_at(log_lik, log_prior))
+            posterior = Posterior(log_lik, log_prior, n_rows, transform, per_row, axis, same, look_at(log_lik, log_prior), names)
             if log_prior is not None:
                 check_prior_at_start(compiled(log_prior_of_params, posterior)(start))
             suspects = check_log_lik(value := compiled(Posterior.sum_of_rows, posterior), position, table)
             check_start(value, posterior, position, table, suspects)
-            return cls(posterior, table if table.checked else look_over(table, progress), params, position, shapes)
+            return cls(model, posterior, table if table.checked else look_over(table, progress), position, shapes)
 
         return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
+
+    @property
+    def params(self) -> PyTree:
+        """The user's starting values as they came."""
+        return self.model.params
 
     def identity(self, values: Mapping[str, Any]) -> dict[str, str]:
         """The fingerprint of the problem and of how it is sampled."""

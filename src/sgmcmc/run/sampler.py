@@ -23,7 +23,8 @@ from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing, check_k
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, number_names, pick, size, tree_map
+from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, pick, size, tree_map
+from sgmcmc.problem.model import Model
 from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.results.keeps import Keep, Trace, paired_numbers
@@ -98,6 +99,7 @@ class Sampler:
     decisions: Decisions = field(default_factory=Decisions)
     identity: Callable[[], dict[str, str]] = field(default=dict, repr=False, compare=False)
     programs: Programs | None = field(default=None, repr=False, compare=False)
+    model: Model | None = field(default=None, repr=False, compare=False)
 
     @property
     def params(self) -> PyTree:
@@ -218,7 +220,7 @@ class Sampler:
         with Bar(request.progress, self.name, request.total) as bar:
             outcome = self.loop.run(state, request, account, place, bar)
         draw_weights = None if weigh is None else weigh(0, outcome.stored * request.thin // stride)
-        result = assemble(self._record(request, outcome, place), outcome.state, outcome.values, draw_weights)
+        result = assemble(self._record(request, outcome, place), outcome.state, outcome.values, draw_weights, self.model)
         return self._told(outcome, result, place)
 
     def longest_chunk(self, state: State) -> int:
@@ -337,8 +339,16 @@ class Sampler:
         if place.version_changes:
             told["version_changes"] = place.version_changes
         form = "draws" if request.keep is None else "name" if isinstance(request.keep, Mapping) else "one"
-        names = number_names(self.like)[paired_numbers(size(self.like))] if PAIRS in request.keeps else []
-        return Record(self._settings(state, told), chains is not None, form, request.trace, tuple(names), self.decisions)
+        names = self.posterior.names.numbers(self.like)[paired_numbers(size(self.like))] if PAIRS in request.keeps else []
+        return Record(
+            self._settings(state, told),
+            chains is not None,
+            form,
+            request.trace,
+            tuple(names),
+            self.decisions,
+            self.posterior.names,
+        )
 
     def _settings(self, state: State, told: Mapping[str, Any]) -> dict[str, Any]:
         own = {"sampler": self.name, "seed": seed_number(state.seed), **self.settings}
@@ -367,7 +377,8 @@ class Sampler:
         if attempted is None or (culprit := first_not_finite(attempted[0], attempted[1], state.chained)) is None:
             return
         if result is None:  # there are no draws to hand out
-            result = assemble(Record(self._settings(state, {}), state.chained, "draws", None), state, {})
+            record = Record(self._settings(state, {}), state.chained, "draws", None, names=self.posterior.names)
+            result = assemble(record, state, {}, model=self.model)
         raise divergence(culprit, result, self.kernel.schedule, self.why_not_finite(attempted[0], state, culprit.chain))
 
     def why_not_finite(self, attempted: PyTree, state: State, chain: int | None) -> str:

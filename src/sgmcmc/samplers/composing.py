@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypedDict, Unpack, get_type_hints
+from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,8 +27,10 @@ from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.places import Nowhere, Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import InputError, describe, warn
+from sgmcmc.core.names import Coords, Dims
 from sgmcmc.core.programs_on_disk import keep_programs
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, size
+from sgmcmc.problem.model import MODEL_ARGUMENTS, Model, model_of_call, takes_model
 from sgmcmc.problem.schedules import Schedule, step_schedule
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
@@ -59,6 +61,8 @@ class SetupOptions(TypedDict, total=False):
             covariance matrix of all numbers, or a tree like `params` of standard deviations. Chains start at the mode where it
             is looked for.
         progress: True (the default) shows bars, False nothing; a function is called with the figures.
+        coords: labels along every named axis, as ArviZ has them: `{"region": ["North", "South"]}`.
+        dims: the names of each parameter's axes, `{"u": ["region"]}`: summaries and messages then say `u[North]`.
     """
 
     log_prior: LogPrior | None
@@ -66,6 +70,8 @@ class SetupOptions(TypedDict, total=False):
     rows: str | None
     constraints: Mapping[str, Any] | None
     precondition: Any
+    coords: Coords | None
+    dims: Dims | None
     progress: Progress
 
 
@@ -133,11 +139,12 @@ def about_centre(composition: Composition, opt_stepsize: Any, n_iters_opt: Any) 
     return replace(composition, gradient=ControlVariate(), start=None if opt_stepsize is None else search, search=asked)
 
 
+@takes_model
 def sampler_setup(
-    log_lik: LogLik,
-    dataset: Dataset,
-    params: PyTree,
-    stepsize: Any,
+    log_lik: LogLik | Model,
+    dataset: Dataset | Any = None,
+    params: PyTree = None,
+    stepsize: Any = None,
     *,
     dynamics: Dynamics | str = "langevin",
     gradient: Estimator | str = "minibatch",
@@ -151,7 +158,8 @@ def sampler_setup(
     you write yourself, a subclass of `sgmcmc.algorithms.Dynamics` or `sgmcmc.algorithms.Estimator`, is passed in the same way.
 
     Args:
-        log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
+        log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row; or a
+            `Model`, which stands for the first three arguments.
         dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: starting values: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
@@ -180,7 +188,8 @@ def sampler_setup(
     estimates = _resolved("gradient", gradient, GRADIENTS, Estimator)
     begins = start if start is None or callable(start) else STARTS[check_choice("start", start, (*STARTS,))]
     composition = Composition(name, moves, estimates, begins, {"dynamics": moves, "gradient": estimates})
-    return Setup.of(composition, log_lik, dataset, params, stepsize, options).build(Nowhere())
+    model = model_of_call("sampler_setup", log_lik, dataset, params, options)
+    return Setup.of(composition, model, stepsize, options).build(Nowhere())
 
 
 def _resolved(what: str, value: Any, named: Mapping[str, Callable[[], Any]], kind: type) -> Any:
@@ -215,12 +224,9 @@ class Setup:
     stepsize: Any
 
     @classmethod
-    def of(
-        cls, composition: Composition, log_lik: LogLik, dataset: Dataset, params: PyTree, stepsize: Any, options: SetupOptions
-    ) -> Setup:
-        """Check everything."""
-        model = (log_lik, dataset, params, options.get("log_prior"), options.get("constraints"))
-        problem = Problem.of(*model, progress=options.get("progress", True))
+    def of(cls, composition: Composition, model: Model, stepsize: Any, options: SetupOptions) -> Setup:
+        """Check everything; what the options say of the model is in it by now."""
+        problem = Problem.of_model(model, progress=options.get("progress", True))
         rows, decisions = _rows(options.get("rows"), problem.table, composition)
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
         given, position = options.get("precondition"), problem.position
@@ -249,9 +255,10 @@ class Setup:
 
     def identity(self) -> dict[str, str]:
         """What the draws depend on."""
-        kinds = ("minibatch_size", "rows", "constraints", "precondition")
+        kinds = ("minibatch_size", "rows", "precondition")
         own = {"stepsize": self.stepsize, **self.composition.told, **self.composition.search}
-        asked = {"sampler": self.composition.name, "params": self.problem.params}
+        model = self.problem.model
+        asked = {"sampler": self.composition.name, "params": model.params, "constraints": model.constraints}
         asked |= {kind: self.options.get(kind) for kind in kinds}
         return self.problem.identity(asked | {name: of_value(value, jnp.int32(1)) for name, value in own.items()})
 
@@ -291,7 +298,7 @@ class Setup:
         kernel = Kernel(problem.posterior, gradient, dynamics, schedule)
         return Sampler(
             composition.name, kernel, source, like=problem.position, begin=start, settings=settings, decisions=self.decisions,
-            identity=self.identity,
+            identity=self.identity, model=problem.model,
         )  # fmt: skip
 
     def _check(self) -> None:
@@ -416,32 +423,48 @@ def refuse_unknown(options: Iterable[str], known: type, name: str, signature: in
 # the whole chain and the set-up, are derived from that.
 
 Arguments = ParamSpec("Arguments")
+Made = TypeVar("Made", covariant=True)
 PROBLEM = ("log_lik", "dataset", "params", "stepsize")
 _DEFINED: dict[Any, Callable[..., Composition]] = {}
 
 
-def whole_chain(define: Callable[Arguments, Composition]) -> Callable[Arguments, Result]:
+class OfModel(Protocol[Arguments, Made]):
+    """A call for the functions, data and parameters of a model, or for a `Model`, which stands for these three."""
+
+    @property
+    def __name__(self) -> str: ...
+
+    @overload
+    def __call__(self, model: Model, /, stepsize: Any, **options: Any) -> Made: ...
+
+    @overload
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Made: ...
+
+
+def whole_chain(define: Callable[Arguments, Composition]) -> OfModel[Arguments, Result]:
     """The sampler that a definition describes, as one call: set up, initialise, run."""
 
     @wraps(define)
-    def sampler(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        composition, problem, options = _composed(define, args, kwargs)
+    @takes_model
+    def sampler(*args: Any, **kwargs: Any) -> Result:
+        composition, model, stepsize, options = _composed(define, args, kwargs)
         refuse_unknown(options, RunOptions, define.__name__, inspect.signature(define))
-        return _run_whole(composition, problem, options)
+        return _run_whole(composition, model, stepsize, options)
 
     _as_documented(sampler, define, Result)
     _DEFINED[sampler] = define
     return sampler
 
 
-def step_by_step(sampler: Callable[Arguments, Result]) -> Callable[Arguments, Sampler]:
+def step_by_step(sampler: OfModel[Arguments, Result]) -> OfModel[Arguments, Sampler]:
     """The set-up form of a sampler made by `whole_chain`."""
     define = _DEFINED[sampler]
 
-    def setup(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Sampler:
-        composition, problem, options = _composed(define, args, kwargs)
+    @takes_model
+    def setup(*args: Any, **kwargs: Any) -> Sampler:
+        composition, model, stepsize, options = _composed(define, args, kwargs)
         _check_options(options, setup.__name__, inspect.signature(define))
-        return Setup.of(composition, *problem, options=options).build(Nowhere())
+        return Setup.of(composition, model, stepsize, options).build(Nowhere())
 
     setup.__module__, setup.__name__ = define.__module__, f"{define.__name__}_setup"
     setup.__qualname__, setup.__doc__ = setup.__name__, _SETUP_DOC.format(name=define.__name__)
@@ -465,13 +488,16 @@ def _as_documented(function: Any, define: Callable[..., Composition], returns: t
     function.__dict__.pop("__wrapped__", None)  # else help() and doctest go on to the definition, which returns something else
 
 
-def _composed(define: Callable[..., Composition], args: Any, kwargs: Any) -> tuple[Composition, tuple[Any, ...], Any]:
-    """The composition that a call's own arguments make, its problem, and its options."""
-    bound = inspect.signature(define).bind(*args, **kwargs)
-    return define(*args, **kwargs), tuple(bound.arguments[name] for name in PROBLEM), bound.arguments.get("options", {})
+def _composed(define: Callable[..., Composition], args: Any, kwargs: Any) -> tuple[Composition, Model, Any, Any]:
+    """The composition that a call's own arguments make, its model, its step size, and its options."""
+    bound = inspect.signature(define).bind(*args, **kwargs).arguments
+    options = bound.get("options", {})
+    log_lik, dataset, params = (bound[name] for name in MODEL_ARGUMENTS)
+    model = model_of_call(define.__name__, log_lik, dataset, params, options)
+    return define(*args, **kwargs), model, bound["stepsize"], options
 
 
-def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunOptions) -> Result:
+def _run_whole(composition: Composition, model: Model, stepsize: Any, options: RunOptions) -> Result:
     """One request, one setup, one place; what would be refused is refused before there is a folder."""
     keep_programs()
     asked: dict[str, Any] = dict(options)
@@ -482,7 +508,7 @@ def _run_whole(composition: Composition, problem: tuple[Any, ...], options: RunO
     fields = ("n_iters", "burn_in", "thin", "keep", "diagnose")
     request = Request(**{name: asked.pop(name) for name in fields if name in asked}, progress=asked.get("progress", True))
     seed = None if seed is None else as_key(seed)
-    setup = Setup.of(composition, *problem, options=asked)  # pyright: ignore[reportArgumentType]: what is left of them
+    setup = Setup.of(composition, model, stepsize, asked)  # pyright: ignore[reportArgumentType]: what is left of them
     params = setup.problem.shapes
     request.check_for(params, setup.schedule is not None and setup.schedule.varies)
 

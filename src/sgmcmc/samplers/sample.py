@@ -13,8 +13,10 @@ import numpy as np
 from sgmcmc.checkpoints.places import Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
+from sgmcmc.core.names import Coords, Dims
 from sgmcmc.core.programs_on_disk import keep_programs
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, tree_map
+from sgmcmc.problem.model import Model, model_of_call
 from sgmcmc.problem.passes import compiled
 from sgmcmc.problem.posterior import Posterior, log_prior_of_params
 from sgmcmc.results.diagnostics import flat_draws, mixing
@@ -50,12 +52,14 @@ EXACT_CHUNK = 500
 
 
 def sample(
-    log_lik: LogLik,
-    dataset: Dataset,
-    params: PyTree,
+    log_lik: LogLik | Model,
+    dataset: Dataset | None = None,
+    params: PyTree = None,
     *,
     log_prior: LogPrior | None = None,
     constraints: Mapping[str, Any] | None = None,
+    coords: Coords | None = None,
+    dims: Dims | None = None,
     draws: int = 2500,
     chains: int = 4,
     target_ess: int | None = None,
@@ -75,12 +79,15 @@ def sample(
     on all of them instead. What was decided is in `decisions`, and how far to trust it in `health()`: print both.
 
     Args:
-        log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row.
+        log_lik: `log_lik(params, batch)`, the sum over the rows of `batch` of their log likelihoods, or one value per row; or a
+            `Model`, which stands for the first three arguments.
         dataset: a dict of arrays, rows on the first axis, or a folder made by `sgmcmc.data.convert`. Of data on disk that do not
             fit into memory a pool of rows is drawn, at a price that `decisions` state.
         params: where the search for the mode starts: any tree of floats.
         log_prior: `log_prior(params)`, a scalar; a flat prior when left out.
         constraints: NumPyro constraints by parameter name, such as `{"sigma": constraints.positive}`.
+        coords: labels along every named axis, as ArviZ has them: `{"region": ["North", "South"]}`.
+        dims: the names of each parameter's axes, `{"u": ["region"]}`: summaries and messages then say `u[North]`.
         draws: stored per chain, after the warm-up.
         chains: started apart from each other, so that `r_hat` has something to say.
         target_ess: go on until every number's effective sample size is at least this, for at most 32 times `draws`.
@@ -112,12 +119,14 @@ def sample(
         check_count("target_ess", target_ess)
     check_choice("engine", engine, ENGINES)
     seed = None if seed is None else as_key(seed)
-    problem = Problem.of(log_lik, dataset, params, log_prior, constraints, progress)
+    given = {"log_prior": log_prior, "constraints": constraints, "coords": coords, "dims": dims}
+    model = model_of_call("sample", log_lik, dataset, params, given)
+    problem = Problem.of_model(model, progress)
     if problem.table.in_strata:
         raise InputError("sample came with rows in strata; expected a dataset on one process, or a named sampler such as sgldcv")
     check_engine(engine, problem)
-    asked = {"sampler": "sample", "params": params, "constraints": constraints, "draws": draws, "chains": chains}
-    asked["engine"] = engine
+    asked = {"sampler": "sample", "params": model.params, "constraints": model.constraints}
+    asked |= {"draws": draws, "chains": chains, "engine": engine}
     beside = Request(draws, keep=keep)
     beside.check_for(problem.shapes, False)
 

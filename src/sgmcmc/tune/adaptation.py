@@ -177,7 +177,8 @@ class Adaptation:
         source, kind = design.source, "laplace" if design.whitening.dense else "diagonal"
         settings = {"stepsize": design.eps, "minibatch_size": source.batch_size, "n_rows": source.n_rows, "rows": source.kind}
         settings |= {"precondition": kind, "seed": seed_number(jax.random.key_data(self.root))}
-        return Sampler("sample", design.kernel, design.source, self.problem.position, start_of(design), settings)
+        problem, begin = self.problem, start_of(design)
+        return Sampler("sample", design.kernel, design.source, problem.position, begin, settings, model=problem.model)
 
     def adapt(self, survey: Survey) -> Trial | None:
         """Rounds of design and trial, until the checks pass or there are no more; None for a design not to be."""

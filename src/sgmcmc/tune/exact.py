@@ -137,8 +137,9 @@ class Exact:
         settings = {"engine": NUTS, "minibatch_size": table.n_rows, "n_rows": table.n_rows, "rows": AllRows.kind}
         settings |= {"precondition": "laplace" if self.whitening.dense else "diagonal"}
         settings |= {"seed": seed_number(jax.random.key_data(root))}
-        begin = Given(zero, WhitenedState(self.whitening, ()))
-        return Sampler("sample", kernel, AllRows(table, table.n_rows), problem.position, begin, settings, self.decisions)
+        source, begin = AllRows(table, table.n_rows), Given(zero, WhitenedState(self.whitening, ()))
+        model, decisions = problem.model, self.decisions
+        return Sampler("sample", kernel, source, problem.position, begin, settings, decisions, model=model)
 
 
 def exact_chains(problem: Problem, survey: Survey, why: str) -> Exact:

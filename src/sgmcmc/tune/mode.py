@@ -18,7 +18,7 @@ import numpy as np
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import PyTree, Rows, flat, join, number_names, split
+from sgmcmc.core.trees import PyTree, Rows, flat, join, split
 from sgmcmc.problem.passes import compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.rows.hosts import together
@@ -352,7 +352,7 @@ def endless_ascent(posterior: Posterior, table: Table, start: PyTree, mode: Mode
             continue
         values = np.array([objective.likelihood(x)[0] for x in path])
         if np.isfinite(values).all() and (np.diff(values) >= -1e-6 * (1 + abs(values[0]))).all():
-            names, part = number_names(start), np.abs(line) / (1 + np.abs(begun))
+            names, part = posterior.names.numbers(start), np.abs(line) / (1 + np.abs(begun))
             most = [names[i] for i in np.argsort(part)[::-1][:3] if part[i] > 0.1 * part.max()]
             risen = values[0] + priors[0] - objective(begun)[0]
             if risen > 1e-6 * (1 + abs(values[0])):  # else rounding may hide a fall on so short a way

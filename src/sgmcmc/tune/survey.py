@@ -11,7 +11,7 @@ from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
-from sgmcmc.core.trees import PyTree, flat, leaf_names, number_names, size
+from sgmcmc.core.trees import PyTree, flat, leaf_names, size
 from sgmcmc.problem.arrow import Layout
 from sgmcmc.problem.passes import FullPasses, compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
@@ -151,7 +151,7 @@ def curvature_at(
     """The posterior's precision at a point, whether it is the Hessian or the Fisher information, and the rows' part in that where
     it is the Hessian of all of them.
     """
-    names, dense = number_names(position), size(position) <= LARGEST_DENSE and not diagonal
+    names, dense = posterior.names.numbers(position), size(position) <= LARGEST_DENSE and not diagonal
     prior = prior_curvature(posterior, dense, position)
     with Bar(progress, "curvature", posterior.n_rows, "row") as bar:
         if not dense:
