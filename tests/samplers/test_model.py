@@ -65,7 +65,7 @@ def test_names_are_everywhere(fit):
 
 
 def test_findings_speak_the_names():
-    far = sgmcmc.sgld(MODEL, 5e-3, n_chains=2, diagnose=True, **CALL | {"n_iters": 300})
+    far = sgmcmc.sgld(MODEL, {"u": 1e-2, "s": 1e-3}, n_chains=2, diagnose=True, **CALL | {"n_iters": 300})
     assert any(name in finding.seen for finding in far.health().findings for name in NUMBERS)
 
 
