@@ -14,7 +14,7 @@ import sgmcmc
 from sgmcmc import constraints
 from sgmcmc.algorithms.dynamics.baoa import BAOA
 from sgmcmc.algorithms.gradients.control_variate import ControlVariate
-from sgmcmc.algorithms.gradients.second_order import CurvedCentre, Matrix, SecondOrder
+from sgmcmc.algorithms.gradients.second_order import BesidePrior, CurvedCentre, Matrix, SecondOrder
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, whitened_centre
 from sgmcmc.core.trees import Batch, flat, size, split
 from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout
@@ -22,7 +22,7 @@ from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior, make_transform
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.rows.table import as_table
-from sgmcmc.tune.curvatures import in_whitened, likelihood_curvature
+from sgmcmc.tune.curvatures import beside_prior, in_whitened, likelihood_curvature, whitening_of
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -198,6 +198,27 @@ def test_unbiased_in_whitened_variables(kind):
     truth = whitening.pull_back(exact_gradient(whitening.leave(z)))
     assert_equal(found, truth, 1e-12)
     assert np.abs(mean(bend)[1] - truth).max() > 1e-3, "a control: minus the curvature is the Hessian"
+
+
+def test_unbiased_where_the_identity_stands_for_a_matrix():
+    model = posterior()
+    origin, curvature = jax.tree.map(jnp.asarray, ELSEWHERE), likelihood_curvature(model, as_table(ROWS), ELSEWHERE, None)
+    prior = np.array([30.0, 20.0, 40.0, 25.0, 35.0, 50.0])
+    whitening = whitening_of(curvature + np.diag(prior), origin)
+    centre = whitened_centre(ControlVariate().init(model, origin, FullPasses(ROWS)), whitening)
+    z = jnp.asarray([0.3, -0.2, 0.1, 0.2, -0.1, 0.25])
+
+    def mean(hessian, with_variance=False):
+        state = WhitenedState(whitening, CurvedCentre(centre.position, centre.gradient, 0.0, True, hessian))
+        estimator = Whitened(SecondOrder(with_variance=with_variance))
+        return average(estimator.estimate(posterior(per_row=with_variance), z, batch, state)[0] for batch in batches())
+
+    found, truth = beside_prior(curvature, prior, whitening), whitening.pull_back(exact_gradient(whitening.leave(z)))
+    assert_equal(mean(found), truth, 1e-12)
+    assert_equal(mean(found, with_variance=True), truth, 1e-12)
+    assert np.abs(mean(BesidePrior(jax.tree.map(jnp.zeros_like, found.prior))) - truth).max() > 1e-3, "a control: no prior"
+    assert beside_prior(curvature, 1.01 * prior, whitening) is None
+    assert beside_prior(curvature, prior, a_whitening("arrow")) is None
 
 
 # Samplers.

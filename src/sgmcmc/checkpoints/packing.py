@@ -16,7 +16,7 @@ import numpy as np
 from jax.tree_util import treedef_is_leaf
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
-from sgmcmc.algorithms.gradients.second_order import CurvedCentre, Matrix
+from sgmcmc.algorithms.gradients.second_order import BesidePrior, CurvedCentre, Matrix
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree, State, leaf_names
@@ -28,7 +28,7 @@ from sgmcmc.results.words import Decision, Decisions
 
 Packable = TypeVar("Packable")
 
-SHAPES = (Whitening, ArrowWhitening, Arrow, Layout, Matrix)
+SHAPES = (Whitening, ArrowWhitening, Arrow, Layout, Matrix, BesidePrior)
 OURS = (State, Centre, CurvedCentre, WhitenedState, *SHAPES, Decision, Decisions, MomentValues, QuantileValues)
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
 NUMBERS: dict[str, Any] = {"int": int, "float": float}

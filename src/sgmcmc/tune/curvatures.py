@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.algorithms.gradients.second_order import Matrix
+from sgmcmc.algorithms.gradients.second_order import BesidePrior, Matrix
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, flat, size, split, tree_map
 from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout, probes
@@ -22,6 +22,9 @@ Curvature: TypeAlias = np.ndarray | Arrow
 
 VECTORS = 3
 """Vectors at random that tell an arrow from another matrix."""
+
+NEARLY = 1e-3
+"""What a whitening in single precision may miss the identity by: as much are variances off then."""
 
 FLOOR = 0.02
 """Of a precision scaled to a unit diagonal: the least eigenvalue that is believed of curvatures averaged over some points."""
@@ -100,6 +103,20 @@ def in_whitened(curvature: Curvature, whitening: AnyWhitening) -> Any:
         return tree_map(lambda x: jnp.asarray(x, float), whitening.of_quadratic(curvature))
     factor = np.asarray(whitening.factor, np.float64)
     return Matrix(jnp.asarray(factor.T @ np.asarray(curvature) @ factor, float))
+
+
+def beside_prior(curvature: Curvature, prior: np.ndarray, whitening: AnyWhitening) -> BesidePrior | None:
+    """The Hessian of the log likelihood without a matrix of its own, where the whitening makes that of the posterior minus the
+    identity and the prior's is a diagonal, as given: seen by products with vectors at random. Else None.
+    """
+    if not isinstance(whitening, Whitening) or not whitening.dense:
+        return None
+    factor, z = np.asarray(whitening.factor, np.float64), np.random.default_rng(0).standard_normal((len(prior), VECTORS))
+    away = factor @ z
+    left = factor.T @ (np.asarray(curvature) @ away + prior[:, None] * away) - z
+    if np.abs(left).max() > NEARLY * np.abs(z).max():
+        return None
+    return BesidePrior(split(jnp.asarray(prior, float), whitening.origin))
 
 
 def positive(precision: Curvature) -> Curvature:

@@ -16,7 +16,7 @@ import numpy as np
 from sgmcmc.algorithms.dynamics.baoa import BAOA, noise_amplification
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
-from sgmcmc.algorithms.gradients.second_order import CurvedCentre, SecondOrder
+from sgmcmc.algorithms.gradients.second_order import BesidePrior, CurvedCentre, SecondOrder
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, centre_of, whitened_centre
 from sgmcmc.algorithms.kernel import Kernel
 from sgmcmc.checkpoints.packing import packable
@@ -30,8 +30,8 @@ from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance, Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
 from sgmcmc.rows.table import Table, usual_rows
-from sgmcmc.tune.curvatures import Curvature, dense_whitening, in_whitened, likelihood_curvature
-from sgmcmc.tune.mode import curvature_times
+from sgmcmc.tune.curvatures import Curvature, beside_prior, dense_whitening, in_whitened, likelihood_curvature
+from sgmcmc.tune.mode import curvature_times, prior_curvature
 from sgmcmc.tune.pilot import Choice, Noise, Pilot, posterior_points
 
 packable(Pool)
@@ -229,15 +229,22 @@ def _curved(pilot: Pilot, centre: Centre, whitening: AnyWhitening, likelihood: C
     if likelihood is None:
         layout = whitening.layout if isinstance(whitening, ArrowWhitening) else None
         likelihood = likelihood_curvature(pilot.posterior, pilot.table, whitening.origin, layout)
-    there, hessian = whitened_centre(centre, whitening), tree_map(jnp.negative, in_whitened(likelihood, whitening))
+    hessian = _beside_prior(pilot.posterior, whitening, likelihood) if is_wide(whitening) else None
+    if hessian is None:
+        hessian = tree_map(jnp.negative, in_whitened(likelihood, whitening))
+    there = whitened_centre(centre, whitening)
     return CurvedCentre(there.position, there.gradient, there.distance, there.converged, hessian)
+
+
+def _beside_prior(posterior: Posterior, whitening: AnyWhitening, likelihood: Curvature) -> BesidePrior | None:
+    return beside_prior(likelihood, prior_curvature(posterior, False, whitening.origin), whitening)
 
 
 def worth_a_look(pilot: Pilot, whitening: AnyWhitening, likelihood: Curvature | None) -> tuple[int, ...]:
     """The orders of control variates among which their noise is to decide: for many numbers whose second derivatives are known
     it is clear without a look.
     """
-    if likelihood is not None and whitening.dense and row_work(whitening) > 2 * MANY:
+    if likelihood is not None and is_wide(whitening):
         return (2,)
     return (1, 2) if second_pays(pilot, whitening) else (1,)
 
@@ -245,6 +252,11 @@ def worth_a_look(pilot: Pilot, whitening: AnyWhitening, likelihood: Curvature | 
 def second_pays(pilot: Pilot, whitening: AnyWhitening) -> bool:
     """Whether the second derivatives of all rows, which control variates of second order need, can be had."""
     return whitening.dense and pilot.posterior.n_rows * row_work(whitening) ** 2 <= SECOND_WORK
+
+
+def is_wide(whitening: AnyWhitening) -> bool:
+    """Whether products with matrices are most of what a step costs."""
+    return isinstance(whitening, Whitening) and whitening.dense and size(whitening.origin) > 2 * MANY
 
 
 def row_work(whitening: AnyWhitening) -> int:
@@ -297,7 +309,7 @@ def _rows(pilot: Pilot, whitening: AnyWhitening, choice: Choice, measured: np.nd
     """The rows that keep the noise of an order low; those that matter most always in, where that saves others."""
     n_rows, numbers = pilot.posterior.n_rows, row_work(whitening)
     work = pilot.order * numbers
-    if pilot.order == 2 and numbers > 2 * MANY:
+    if pilot.order == 2 and is_wide(whitening):
         step = min(step, STEP_OF_MANY)
     noise, allowed = pilot.noise(whitening, measured, choice, seed + 2), noise_share(pilot.order, numbers)
     fewest = ROWS_PER_GROUP * whitening.layout.groups if isinstance(whitening, ArrowWhitening) else FEWEST_ROWS

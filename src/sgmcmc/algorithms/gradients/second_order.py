@@ -28,11 +28,31 @@ class Matrix:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class BesidePrior:
+    """Where the posterior's second derivatives are minus the identity, as whitening makes them: what of that is the rows' part.
+
+    `prior` are those of minus the log prior, a diagonal in the variables behind the whitening. So no matrix has to be read.
+    """
+
+    prior: PyTree
+
+    def times(self, vector: Any) -> Any:
+        """Without the part that `behind` has."""
+        return -vector
+
+    def behind(self, away: PyTree) -> PyTree:
+        """To be added before a gradient is pulled back; of positions there, less the centre."""
+        return tree_map(jnp.multiply, self.prior, away)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class CurvedCentre(Centre):
     """A centre at which the second derivatives are known too.
 
     Attributes:
-        hessian: that of the full log likelihood there: an object whose `times` takes a vector of all numbers of the position.
+        hessian: that of the full log likelihood there: an object whose `times` takes a vector of all numbers of the position;
+            some have a part of it `behind` a whitening.
     """
 
     hessian: Any
@@ -61,19 +81,22 @@ class SecondOrder(ControlVariate):
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: CurvedCentre) -> Estimate:  # pyright: ignore[reportIncompatibleMethodOverride]: what it carries has more
         away = tree_map(jnp.subtract, position, state.position)
         known = tree_map(jnp.add, state.gradient, split(state.hessian.times(flat(away)), away))
+        behind, forward, back = unwhitened(posterior)
+        here, there = forward(position, state.position)
+        bent = state.hessian.behind(tree_map(jnp.subtract, here, there)) if isinstance(state.hessian, BesidePrior) else None
 
         def differences(gradient: Callable[[PyTree], PyTree], here: PyTree, there: PyTree) -> PyTree:
             at, turn = jax.jvp(gradient, (there,), (tree_map(jnp.subtract, here, there),))
             return tree_map(lambda a, b, c: a - b - c, gradient(here), at, turn)
 
         if self.with_variance:
+            known = known if bent is None else tree_map(jnp.add, known, back(bent))
             constant = tree_map(jnp.add, posterior.prior_gradient(position), known)
             rows = differences(lambda x: posterior.row_gradients(x, batch.rows), position, state.position)
             gradient, variance = sum_of_rows(posterior, constant, rows, batch)
             return gradient, state, {"variance": variance}
-        behind, forward, back = unwhitened(posterior)
-        here, there = forward(position, state.position)
         total = behind.over_strata(differences(jax.grad(lambda x: behind.log_likelihood(x, batch)), here, there))
+        total = total if bent is None else tree_map(jnp.add, total, bent)
         moving = back(tree_map(jnp.add, behind.prior_gradient(here), total))
         return tree_map(jnp.add, moving, known), state, {}
 
