@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.everyday.cases import Target
+from benchmarks.everyday.cases import Draws, Target
 from benchmarks.everyday.targets import exponential_of, linear, softplus, sums
-from benchmarks.models import gibbs
+from benchmarks.models import gibbs, rotations
 from benchmarks.models.hierarchy_targets import half_normal, normal, parts
 
 Rows = Mapping[str, Any]
@@ -57,10 +57,14 @@ def wide_scales(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     return theta, np.linalg.inv(np.linalg.cholesky(curvature(theta))).T
 
 
+def wide_draws(rows: Rows) -> Iterator[Draws]:
+    return rotations.wide_logistic(rows, *wide_scales(rows))
+
+
 def wide_logistic_target(X: np.ndarray, y: np.ndarray) -> Target:
     """Of `beta` alone."""
     rows = {"X": X, "events": X.T.astype(np.float64) @ y}
-    return Target(wide_logistic, rows, {"beta": (X.shape[1],)}, None, whitening=wide_scales)
+    return Target(wide_logistic, rows, {"beta": (X.shape[1],)}, None, blocks=wide_draws, whitening=wide_scales)
 
 
 def horseshoe_logistic(theta: Any, rows: Rows) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from posteriors import in_doubles, log_posterior
 
 from benchmarks.everyday import judge, reference
-from benchmarks.models import gibbs, hierarchies, report
+from benchmarks.models import gibbs, hierarchies, report, rotations
 from benchmarks.models import hierarchy_targets as targets
 from benchmarks.models.__main__ import PAGE
 from benchmarks.models.everything import MODELS, SMALL, build, names
@@ -61,6 +61,28 @@ def test_gibbs_draws_are_those_of_the_logistic_horseshoe():
     assert away(lambda beta: gibbs.log_likelihood(rows, np.column_stack([np.zeros_like(beta), beta]))) < 4
     bowl = gibbs.parabola(rows)
     assert away(lambda beta: bowl["Xy"][1] * beta - bowl["XX"][1, 1] * beta**2 / 2) > 6  # the control: nothing is tested
+
+
+def test_rotations_with_kicks_draw_from_the_posterior(monkeypatch):
+    """Few rows and a poor Gaussian, so that what it leaves out is large; against a grid."""
+    rng = np.random.default_rng(0)
+    X = np.abs(rng.normal(size=(12, 1))) + 0.5
+    rows = {"X": X, "events": X.T @ (rng.random(12) < 0.9)}
+    beta = np.linspace(-3, 9, 4_001)
+    log_density = rows["events"][0] * beta - np.logaddexp(0.0, X * beta).sum(axis=0) - beta**2 / 2
+    weight = np.exp(log_density - log_density.max())
+    mean = (weight * beta).sum() / weight.sum()
+    truth = np.array([mean, (weight * (beta - mean) ** 2).sum() / weight.sum()])
+
+    def away():
+        blocks = rotations.wide_logistic(rows, np.array([0.5]), np.array([[0.6]]))
+        draws = np.concatenate([next(blocks)["beta"] for _ in range(50)], axis=1)
+        found = reference.moments(np.concatenate([draws, (draws - mean) ** 2], axis=2))
+        return np.abs((np.array(found["mean"]) - truth) / found["sd"] * np.sqrt(found["ess"])).max()
+
+    assert away() < 4
+    monkeypatch.setattr(rotations.LeftOut, "__call__", lambda self, z: (np.zeros(len(z)), np.zeros_like(z)))
+    assert away() > 6  # the control: the Gaussian itself
 
 
 def test_counts_in_cells_are_the_rows():
