@@ -120,7 +120,7 @@ included. `--only "item response*"` runs one model, `--small` small versions.
 References: NumPyro's NUTS in float64, the model written a second time on sums where it has them, in variables in which the
 posterior is near a unit ball, at least 2,000 effective draws behind every mean. Counts in groups are summed to cells of equal
 columns; hierarchies are sampled centred, however the user wrote them; of 10,000 groups every 20th is compared; products of the
-2,500 columns are in float32, their sums in float64, and their draws are by trajectories of a Gaussian with kicks and an exact test
+2,500 columns are in float32, their sums in float64, their draws trajectories of a Gaussian with kicks and an exact test
 (`rotations.py` beside the table); the horseshoe, at which NUTS diverges, has Gibbs steps with an exact test (`gibbs.py`).
 
 Errors are the largest over all parameters, with their standard errors: of means in posterior sds (bound {MEANS}), of sds relative
