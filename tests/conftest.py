@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 # Before JAX starts: compiling is most of what the tests cost, and much of that is optimisation which short chains never repay.
 # Level 0 would compile faster still, but there a long chain takes more than ten times as long. Without the fusion emitters a
-# program takes two thirds of the time to compile, and as long to run.
+# program takes two thirds of the time to compile, and as long to run; in one part instead of 32 for as many threads, less again.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",
+    "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
 )
 
 # A job in the background of a shell ignores Ctrl-C, and so would all that it starts. Some tests are about Ctrl-C.
