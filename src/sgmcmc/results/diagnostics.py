@@ -12,7 +12,7 @@ posterior at that very z. A `factor` L of shape (p, d) says that parameters are 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
+from sgmcmc.results.convergence import bulk_effective_size, effective_size, r_hat
 
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -130,14 +131,8 @@ def weighted_quantiles(draws: np.ndarray, weights: np.ndarray | None) -> np.ndar
 
 
 def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bulk effective sample size and R-hat (rank-normalised, split), by ArviZ. They measure mixing only, never bias."""
-    if draws.shape[1] < 4:
-        nothing = np.full(draws.shape[2:], np.nan)
-        return nothing, nothing
-    flat = np.asarray(draws, np.float64).reshape(*draws.shape[:2], -1)
-    half = draws.shape[1] // 2  # one chain is compared with itself
-    chains = flat if len(flat) > 1 else np.concatenate([flat[:, :half], flat[:, -half:]])
-    return _by_arviz("ess", flat).reshape(draws.shape[2:]), _by_arviz("rhat", chains).reshape(draws.shape[2:])
+    """Bulk effective sample size and R-hat (rank-normalised, split). They measure mixing only, never bias."""
+    return _of_each(bulk_effective_size, draws), _of_each(r_hat, draws)
 
 
 def mixing_of_worst(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -176,15 +171,14 @@ def _batch_means(series: np.ndarray) -> np.ndarray:
 
 def autocorrelation_time(draws: np.ndarray) -> np.ndarray:
     """Draws for one independent draw's worth of the mean, for every number of (chain, draw, number)."""
-    return np.nan_to_num(draws.shape[0] * draws.shape[1] / _by_arviz("ess", draws, method="mean"), nan=1.0)
+    return np.nan_to_num(draws.shape[0] * draws.shape[1] / _of_each(effective_size, draws), nan=1.0)
 
 
-def _by_arviz(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
-    from arviz_stats.base.array import array_stats  # two seconds of import time, paid by those who ask
-
-    function = getattr(array_stats, statistic)
+def _of_each(statistic: Callable[[np.ndarray], float], draws: np.ndarray) -> np.ndarray:
+    """A statistic of every number of (chain, draw, ...)."""
+    flat = np.asarray(draws, np.float64).reshape(*draws.shape[:2], -1)
     with np.errstate(invalid="ignore", divide="ignore"):  # a number that never moves has no R-hat: NaN says so
-        return np.array([function(draws[..., i], chain_axis=0, draw_axis=1, **options) for i in range(draws.shape[2])])
+        return np.array([statistic(one) for one in np.moveaxis(flat, 2, 0)]).reshape(draws.shape[2:])
 
 
 @dataclass(frozen=True)
@@ -253,7 +247,7 @@ def parameter_inflation(positions: np.ndarray, gradients: np.ndarray, factor: np
 
 
 def standard_error(series: np.ndarray) -> np.ndarray:
-    """Standard error of the mean over chains and draws, by ArviZ's effective sample size, or of very many numbers by the means of
+    """Standard error of the mean over chains and draws, by the effective sample size, or of very many numbers by the means of
     batches; 0 for what never moves.
     """
     if series.shape[1] < 4:
@@ -262,8 +256,8 @@ def standard_error(series: np.ndarray) -> np.ndarray:
     if series.shape[2] > MANY and series.shape[1] >= 5 * BATCHES:
         means = _batch_means(series)
         return np.sqrt(means.var(axis=(0, 1), ddof=1) / math.prod(means.shape[:2]))
-    unit = (series - series.mean(axis=(0, 1))) / np.where(sd > 0, sd, 1.0)  # ArviZ takes anything tiny for a constant
-    return sd / np.sqrt(_by_arviz("ess", unit, method="mean"))
+    unit = (series - series.mean(axis=(0, 1))) / np.where(sd > 0, sd, 1.0)  # anything tiny is taken for a constant
+    return sd / np.sqrt(_of_each(effective_size, unit))
 
 
 def centred_pairs(positions: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
