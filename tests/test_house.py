@@ -140,10 +140,10 @@ def test_each_room_says_in_a_sentence_what_it_is_for(name):
 
 
 PURE_ROOMS = ("problem", "algorithms")
-PASSES = "sgmcmc.problem.passes"
-"""Evaluates a problem on all of its rows: compiled, with a bar."""
+PASSES = {"sgmcmc.problem.passes", "sgmcmc.problem.over_draws"}
+"""Evaluate a problem on many rows: compiled, with a bar."""
 
-PURE = {module for module in TREES if room(module) in PURE_ROOMS} - {PASSES}
+PURE = {module for module in TREES if room(module) in PURE_ROOMS} - PASSES
 PURE |= {f"sgmcmc.results.{name}" for name in ("stein", "diagnostics")}
 IMPURE = {"jit", "pjit", "print", "open", "input", "time", "tqdm", "threading", "pathlib", "os", "io", "sys", "subprocess"}
 
@@ -168,7 +168,7 @@ def test_the_mathematics_neither_compiles_nor_prints_nor_reads(name):
 
 def test_the_mathematics_is_there():
     assert {"sgmcmc.problem.posterior", "sgmcmc.algorithms.kernel", "sgmcmc.algorithms.gradients.saga"} <= PURE <= set(TREES)
-    assert PASSES in TREES
+    assert set(TREES) >= PASSES
     assert used_names(ast.parse("import jax\nstep = jax.jit(move)\nprint(np.load(file))")) >= {"jit", "print", "load"}
 
 

@@ -8,7 +8,9 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import jax
+import numpy as np
 
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.names import Coords, Dims
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, Rows, leaf_names, size
@@ -86,6 +88,26 @@ class Model:
                 raise InputError(f"{call} got a Model, which has {name}, and {name}= as well; leave one of them out")
         told = {name: given[name] for name in MODEL_OPTIONS if given.get(name) is not None}
         return replace(self, **told) if told else self
+
+    def prior_predictive(
+        self, new: Dataset | None = None, *, draws: int = 500, seed: Any = 0, progress: Progress = True
+    ) -> dict[str, np.ndarray]:
+        """Observations as the model makes them before it has seen any, by column: draws first, then rows.
+
+        Parameters come from `draw_prior`, observations from `simulate`, in the rows of `new`, or of the dataset.
+
+        >>> import jax, numpy as np, sgmcmc
+        >>> model = sgmcmc.Model(
+        ...     lambda params, rows: -0.5 * ((rows["x"] - params["mu"]) ** 2).sum(), {"x": np.zeros(100)}, {"mu": 0.0},
+        ...     simulate=lambda key, params, rows: {"x": params["mu"] + jax.random.normal(key, rows["x"].shape)},
+        ...     draw_prior=lambda key: {"mu": 10.0 * jax.random.normal(key)},
+        ... )
+        >>> model.prior_predictive(draws=200)["x"].shape
+        (200, 100)
+        """
+        from sgmcmc.problem.simulating import prior_predictive
+
+        return prior_predictive(self, new, draws, seed, progress)
 
 
 def takes_model(call: Callable[Arguments, Made]) -> Callable[Arguments, Made]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,10 @@ import jax
 import numpy as np
 
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
+from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.names import Names
-from sgmcmc.core.trees import PyTree, State, children, join, leaf_names, size
+from sgmcmc.core.trees import Dataset, PyTree, Rows, State, children, join, leaf_names, size
 from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.problem.model import Model
 from sgmcmc.results import diagnostics
@@ -185,6 +186,58 @@ class Result(Mapping[str, Any]):
         pairs, inflation = (None, None) if bare else (self._diagnosed("health").looked_at(), self._inflation)
         with np.errstate(all="ignore"):
             return Judge(self, pairs, inflation).health()
+
+    def predict(
+        self, new: Dataset | None = None, kind: str = "mean", *, function: Callable[[PyTree, Rows], Any] | None = None,
+        level: float = 0.9, draws: int = 500, seed: Any = 0, progress: Progress = True,
+    ) -> Any:  # fmt: skip
+        """What is to be expected in new rows, from the model's own `mean` and `simulate`, or any function of params and rows.
+
+        `kind="mean"` is the average of the expected value over the posterior: of the model's `mean`, or of what it simulates.
+        `"draws"` are observations that the model simulates, one for each of its draws, and an `"interval"` holds so much of
+        them: both have the spread of the posterior and that of single observations. With a `function` all three are of what it
+        returns: `function=fit.model.mean` has the spread of the posterior alone.
+
+        Rows are read in blocks, with a bar where it takes long; what comes out for a row is the same however they are cut.
+
+        Args:
+            new: a dict of arrays, memory maps, the path of a folder of rows: all that a dataset may be, with the columns that
+                the function asks for. None: the rows of the fit.
+            kind: `"mean"`, `"draws"` (draws first, then rows) or `"interval"` (a pair: lower and upper ends).
+            function: `function(params, rows)`: an array with rows first, or a tree of them.
+            level: how much of the draws the interval holds, as much below it as above.
+            draws: so many of the draws, spread evenly over chains and iterations.
+            seed: of the simulated observations.
+            progress: False shows no bar; a function is called with what it would show.
+
+        >>> import jax, numpy as np, sgmcmc
+        >>> x = np.random.default_rng(0).normal(3.0, 1.0, 1000)
+        >>> model = sgmcmc.Model(
+        ...     lambda params, rows: -0.5 * ((rows["x"] - params["mu"]) ** 2).sum(), {"x": x}, {"mu": 3.0},
+        ...     observed=("x",), mean=lambda params, rows: params["mu"] + 0 * rows["x"],
+        ...     simulate=lambda key, params, rows: {"x": params["mu"] + jax.random.normal(key, rows["x"].shape)},
+        ... )
+        >>> fit = sgmcmc.sgld(model, 1e-4, minibatch_size=100, n_iters=2000, seed=1, progress=False)
+        >>> fit.predict().shape, fit.predict(kind="draws").shape
+        ((1000,), (500, 1000))
+        >>> lower, upper = fit.predict({"x": [0.0]}, "interval")
+        >>> bool(lower[0] < 3 < upper[0])
+        True
+        """
+        from sgmcmc.results.after.predicting import predict
+
+        return predict(self, new, kind, function, level, draws, seed, progress)
+
+    def posterior_predictive(
+        self, new: Dataset | None = None, *, draws: int = 500, seed: Any = 0, progress: Progress = True
+    ) -> dict[str, np.ndarray]:
+        """Observations as the model would make them, by column: draws first, then rows. Arguments are those of `predict`.
+
+        The random numbers of a row come from the seed, the draw's number and the row's: other rows do not change them.
+        """
+        from sgmcmc.results.after.predicting import posterior_predictive
+
+        return posterior_predictive(self, new, draws, seed, progress)
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ `DataTree` with a posterior group; settings go to its attributes.
