@@ -14,7 +14,8 @@ from sgmcmc.core.trees import flat
 from sgmcmc.problem.arrow import Arrow, Layout
 from sgmcmc.problem.passes import FullPasses
 from sgmcmc.run.request import Problem
-from sgmcmc.tune.anchor import find_anchor, fitted, spread
+from sgmcmc.tune import anchor as module
+from sgmcmc.tune.anchor import FEW_ROWS, find_anchor, fitted, spread
 from sgmcmc.tune.curvatures import likelihood_curvature, whitening_of
 from sgmcmc.tune.mode import find_mode
 from sgmcmc.tune.structure import groups_of, unseen_by_rows
@@ -157,3 +158,21 @@ def test_of_a_hierarchy_the_anchor_is_in_the_mass(grouped):
 
 def test_without_groups_and_without_unseen_parameters_there_is_no_anchor():
     assert find_anchor(linear(), None, (False, False), 0, False) is None
+
+
+def test_how_far_a_hair_is_takes_a_few_rows_in_blocks_that_fit(monkeypatch):
+    """Squared gradients take a number for each row and each parameter: a whole block of narrow rows would fill the memory."""
+    seen, groups, full_sum = [], 3000, module.full_sum
+
+    def watched(program, table, *told, **also):
+        seen.append((table.n_rows, also.get("extra", 0)))
+        return full_sum(program, table, *told, **also)
+
+    monkeypatch.setattr(module, "full_sum", watched)
+    data = {"g": np.tile(np.arange(groups, dtype=np.int32), 2), "y": np.zeros(2 * groups)}
+    start = {"a": 0.0, "u": np.zeros(groups)}
+    problem = Problem.of(lambda p, rows: -0.5 * (rows["y"] - p["a"] - p["u"][rows["g"]]) ** 2, data, start, None)
+    layout = Layout((None, 0), ((), (groups,)))
+    moved = module._nudged(problem, layout, np.zeros(layout.size, bool), 0)
+    assert seen == [(FEW_ROWS, 4 * layout.size)]
+    assert 0 < float(jnp.abs(flat(moved)).max()) < 0.1

@@ -389,14 +389,14 @@ def subsample(arrays: Mapping[str, Any], count: int, seed: int) -> Table:
     table = as_table(arrays)
     if count < table.total_rows and isinstance(table, Stratum):
         shares = table.share_of(count)
-        mine = _some_of(table.part(0, table.n_rows), shares[table.process], seed + table.process)
+        mine = some_rows(table.part(0, table.n_rows), shares[table.process], seed + table.process)
         return replace(table, columns=mine.columns, checksum=None, row_counts=shares)
     block = block_rows(table)
-    return _some_of(table, -(-count // block) * block, seed)
+    return some_rows(table, -(-count // block) * block, seed)
 
 
-def _some_of(table: Table, count: int, seed: int) -> Table:
-    """`count` of the rows, in order: where they were shuffled, adjacent ones, read in one go."""
+def some_rows(table: Table, count: int, seed: int) -> Table:
+    """Exactly `count` of the rows, in order: where they were shuffled, adjacent ones, read in one go."""
     if count >= table.total_rows:
         return table
     rng = np.random.default_rng(seed)

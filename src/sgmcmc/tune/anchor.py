@@ -22,7 +22,7 @@ from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout
 from sgmcmc.problem.passes import FullPasses, compiled, full_sum
 from sgmcmc.problem.posterior import Posterior, Transform
 from sgmcmc.problem.whitening import AnyWhitening, whitened
-from sgmcmc.rows.sources import subsample
+from sgmcmc.rows.sources import some_rows
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.curvatures import (
     Curvature,
@@ -195,8 +195,9 @@ def _climb(problem: Problem, layout: Layout, unseen: tuple[bool, ...], seed: int
 def _nudged(problem: Problem, layout: Layout, held: np.ndarray, seed: int) -> PyTree:
     """The start, a hair away from itself: zeros are often a kink of the log likelihood."""
     start = problem.position
-    few = subsample(problem.table, FEW_ROWS, seed)
-    information = full_sum(partial(compiled(fisher_information, problem.posterior, False), start), few)[layout.order(start)]
+    few = some_rows(problem.table, min(FEW_ROWS, problem.table.n_rows), seed)
+    of_row = partial(compiled(fisher_information, problem.posterior, False), start)
+    information = full_sum(of_row, few, extra=4 * layout.size)[layout.order(start)]
     hair = NUDGE * np.random.default_rng(seed).standard_normal(layout.size) * ~held
     away = hair / np.sqrt(np.where(information > 0, information, 1.0))
     return tree_map(jnp.add, start, layout.of_vector(jnp.asarray(away, float), start))

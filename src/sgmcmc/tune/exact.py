@@ -168,7 +168,7 @@ def _scales(problem: Problem) -> Whitening:
     posterior, start = problem.posterior, problem.position
     dense = size(start) <= LARGEST_DENSE
     prior = prior_curvature(posterior, dense, start)
-    information = full_sum(partial(compiled(fisher_information, posterior, False), start), problem.table)
+    information = full_sum(partial(compiled(fisher_information, posterior, False), start), problem.table, extra=4 * size(start))
     total = information + (np.diag(prior) if dense else prior)
     known = np.isfinite(total) & (total > 0)
     return Whitening(start, as_tree(1 / np.sqrt(np.where(known, total, 1.0)), start), dense=False)
