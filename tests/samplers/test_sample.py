@@ -274,6 +274,7 @@ def test_networks_fall_back_and_say_so(inputs, hidden, rows):
     assert "plain minibatch gradients" in str(fit.decisions)
     assert "fallback" in fit.decisions
     assert not fit.health().ok
+    assert f"R-hat is {fit.decisions['predictions']:.3g} in the middle" in str(fit.health())
     assert np.isfinite(fit["inner"]).all()
 
 

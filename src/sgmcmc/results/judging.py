@@ -39,8 +39,9 @@ class Judge:
     def notes(self) -> list[str]:
         if self.exact or self.inflation is None:
             return [words.EXACT, *words.deepest(self.said_by_nuts("deepest"), self.transitions)]
+        agreeing = [one.sentence for one in self.result.decisions.made if one.name == words.AGREEING]
         crowded = [] if self.inflation.joint else [words.CROWDED]
-        return [*crowded, *words.undetermined(self.inflation, self.names), words.MIXING_ONLY]
+        return [*agreeing, *crowded, *words.undetermined(self.inflation, self.names), words.MIXING_ONLY]
 
     def of_dynamics(self) -> list[Finding]:
         """What steps and minibatches did to the draws, as their gradients tell it."""

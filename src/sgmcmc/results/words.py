@@ -45,6 +45,9 @@ OUTSIDE = "outside"
 REWRITING = "trading off"
 """The decision that says which scales and effects trade off, and how to write them."""
 
+AGREEING = "predictions"
+"""The decision that says whether chains agree in what they say of rows."""
+
 MIXING_ONLY = "R-hat and effective sample size tell mixing only, never bias."
 
 EXACT = "NUTS on all rows: no bias from steps or minibatches."

@@ -19,6 +19,7 @@ from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, tree_map
 from sgmcmc.problem.model import Model, model_of_call
 from sgmcmc.problem.passes import compiled
 from sgmcmc.problem.posterior import Posterior, log_prior_of_params
+from sgmcmc.results.agreement import agreement
 from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
@@ -239,6 +240,8 @@ class _Sampling:
         told = result.decisions
         if complaint is not None and "unsettled" not in told:
             told = unsettled(told, complaint)
+        if "fallback" in told:
+            told = told + agreement(self.problem.posterior, self.problem.table, result.draws, self.adaptation.seed)
         if "unsettled" in told or "fallback" in told:
             told = told + self._rewriting()
         return replace(result, decisions=told)
