@@ -15,7 +15,7 @@ import pytest
 import sgmcmc
 
 SOURCE = Path(sgmcmc.__file__).parent
-ROOMS = ["core", "rows", "problem", "algorithms", "results", "checkpoints", "run", "tune", "samplers", "data"]
+ROOMS = ["core", "rows", "problem", "algorithms", "results", "checkpoints", "run", "tune", "samplers", "data", "models"]
 DOORS = ["testing", "__main__"]
 """Of one file each: nobody inside uses them."""
 

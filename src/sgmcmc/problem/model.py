@@ -24,6 +24,12 @@ Mean: TypeAlias = Callable[[PyTree, Rows], Any]
 DrawPrior: TypeAlias = Callable[[jax.Array], PyTree]
 """`draw_prior(key)`: parameters from the prior, a tree like `params`."""
 
+Deterministic: TypeAlias = Callable[[PyTree], Mapping[str, Any]]
+"""`deterministic(params)`: what follows from parameters, by name."""
+
+LocScale: TypeAlias = Callable[[PyTree], Mapping[str, tuple[Any, Any]]]
+"""`loc_scale(params)`: by name, location and scale of the prior of parameters for which other parameters tell these."""
+
 Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")
 
@@ -51,6 +57,9 @@ class Model:
         simulate: `simulate(key, params, rows)`: what the model would have observed, a dict by column, rows first.
         mean: `mean(params, rows)`: the expected value of what is observed, rows first.
         draw_prior: `draw_prior(key)`: parameters from the prior.
+        deterministic: `deterministic(params)`: what follows from the parameters, by name: `Result.deterministic` has its draws.
+        loc_scale: `loc_scale(params)`: by name, location and scale of the prior of parameters for which other parameters tell
+            these, `{"u": (params["mu"], params["tau"])}`: where chains do not come to terms with them, `sample` moves others.
 
     >>> import jax, numpy as np, sgmcmc
     >>> model = sgmcmc.Model(
@@ -76,6 +85,8 @@ class Model:
     simulate: Simulate | None = field(default=None, repr=False)
     mean: Mean | None = field(default=None, repr=False)
     draw_prior: DrawPrior | None = field(default=None, repr=False)
+    deterministic: Deterministic | None = field(default=None, repr=False)
+    loc_scale: LocScale | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         columns = ", ".join(self.dataset) if isinstance(self.dataset, Mapping) else str(self.dataset)
