@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ from sgmcmc.results.words import Decisions, Health
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+    from sgmcmc.results.after.checking import Check
 
 LONGEST_SUMMARY = 200
 """Numbers a summary describes unless told otherwise."""
@@ -238,6 +240,37 @@ class Result(Mapping[str, Any]):
         from sgmcmc.results.after.predicting import posterior_predictive
 
         return posterior_predictive(self, new, draws, seed, progress)
+
+    def check(
+        self, *, by: str | Sequence[str] = (), rows: int = 10_000, draws: int = 400, seed: int = 0, progress: Progress = True
+    ) -> Check:
+        """What was observed beside what the model simulates for the same rows: `print(fit.check())`, and its `figure`.
+
+        The figure has densities for continuous outcomes, a rootogram for counts, the calibration for what is 0 or 1, and the
+        ranks of observations among those simulated for their rows; `table` has the statistics behind it.
+
+        Args:
+            by: a column of the dataset, or several: means of residuals in each of its groups, or tenths.
+            rows: so many rows of the dataset, drawn at random; wherever it is, these alone are in memory.
+            draws: so many draws of the posterior, spread evenly.
+            seed: of the rows and of the simulated observations.
+            progress: as in `predict`.
+
+        >>> import jax, numpy as np, sgmcmc
+        >>> x = np.random.default_rng(0).standard_t(3, 1000)
+        >>> model = sgmcmc.Model(
+        ...     lambda params, rows: -0.5 * ((rows["x"] - params["mu"]) ** 2).sum(), {"x": x}, {"mu": 0.0}, observed=("x",),
+        ...     simulate=lambda key, params, rows: {"x": params["mu"] + jax.random.normal(key, rows["x"].shape)},
+        ... )
+        >>> fit = sgmcmc.sgld(model, 1e-4, minibatch_size=100, n_iters=2000, seed=1, progress=False)
+        >>> found = fit.check()
+        >>> list(found.surprises.index)
+        ['x: sd', 'x: smallest', 'x: largest']
+        >>> found.figure.savefig("check.png")  # doctest: +SKIP
+        """
+        from sgmcmc.results.after.checking import check
+
+        return check(self, by, rows, draws, seed, progress)
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ `DataTree` with a posterior group; settings go to its attributes.

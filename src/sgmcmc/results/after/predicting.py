@@ -79,7 +79,7 @@ def model_of(result: Result, call: str, instead: str = "") -> Model:
 
 def _asked(result: Result, kind: str, function: Callable[..., Any] | None, draws: int, seed: Any) -> OverDraws:
     """What is to be worked out: the function's values, else the expected value, else the model's own observations."""
-    reduce = _average if kind == MEAN else None
+    reduce = average if kind == MEAN else None
     if function is not None:
         if not callable(function):
             raise InputError(f"function is {describe(function)}; expected one of params and rows, such as {ANY}")
@@ -101,7 +101,7 @@ def _alone(simulate: Callable[..., dict[str, Any]], key: jax.Array, params: PyTr
     return next(iter(found.values())) if len(found) == 1 else found
 
 
-def _average(values: jax.Array) -> jax.Array:
+def average(values: jax.Array) -> jax.Array:
     return jnp.mean(values, axis=0, dtype=jnp.result_type(values.dtype, float))
 
 
