@@ -16,6 +16,8 @@ from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcW
 from sgmcmc.core.trees import Batch, State
 from sgmcmc.data.datasets import get_dataset, train_test_split
 from sgmcmc.models.bridge import from_numpyro
+from sgmcmc.models.regression.glm import glm
+from sgmcmc.models.regression.result import Regression
 from sgmcmc.problem.model import Model
 from sgmcmc.results.keeps import Expectation, Keep, Moments, Trace
 from sgmcmc.results.quantiles import Quantiles
@@ -52,11 +54,12 @@ if TYPE_CHECKING:
 __version__ = _version("sgmcmc")
 
 __all__ = [
-    "Batch", "DivergenceError", "Expectation", "InputError", "Keep", "Model", "Moments", "Quantiles", "Result",
-    "RunOptions", "Sampler", "SetupOptions", "SgmcmcError", "SgmcmcWarning", "State", "Trace", "algorithms", "baoa",
-    "baoa_setup", "baoacv", "baoacv_setup", "constraints", "data", "distributions", "from_numpyro", "get_dataset", "hosts",
-    "load", "sample", "sampler_setup", "sghmc", "sghmc_setup", "sghmccv", "sghmccv_setup", "sgld", "sgld_setup", "sgldcv",
-    "sgldcv_setup", "sgnht", "sgnht_setup", "sgnhtcv", "sgnhtcv_setup", "testing", "train_test_split",
+    "Batch", "DivergenceError", "Expectation", "InputError", "Keep", "Model", "Moments", "Quantiles", "Regression",
+    "Result", "RunOptions", "Sampler", "SetupOptions", "SgmcmcError", "SgmcmcWarning", "State", "Trace", "algorithms",
+    "baoa", "baoa_setup", "baoacv", "baoacv_setup", "constraints", "data", "distributions", "from_numpyro", "get_dataset",
+    "glm", "hosts", "load", "sample", "sampler_setup", "sghmc", "sghmc_setup", "sghmccv", "sghmccv_setup", "sgld",
+    "sgld_setup", "sgldcv", "sgldcv_setup", "sgnht", "sgnht_setup", "sgnhtcv", "sgnhtcv_setup", "testing",
+    "train_test_split",
 ]  # fmt: skip
 
 

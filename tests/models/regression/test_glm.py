@@ -1,0 +1,117 @@
+"""Regressions from formula to predictions, beside the same models written by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sgmcmc
+from sgmcmc.core.names import Names
+
+N = 3000
+RUN = {"draws": 500, "seed": 1, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    made = pd.DataFrame(
+        {"age": rng.uniform(20, 80, N), "region": rng.choice(["North", "South", "West"], N), "years": rng.uniform(0.1, 1, N)}
+    )
+    south = made.region == "South"
+    made["claims"] = rng.poisson(made.years * np.exp(-1 + 0.02 * made.age + 0.5 * south))
+    made["cost"] = 1000 + 30 * made.age + 200 * south + rng.normal(0, 100, N)
+    made["lapsed"] = np.where(rng.random(N) < 1 / (1 + np.exp(-(made.age - 50) / 20)), "yes", "no")
+    return made
+
+
+@pytest.fixture(scope="module")
+def gaussian(frame):
+    return sgmcmc.glm("cost ~ age + region", frame, **RUN)
+
+
+@pytest.fixture(scope="module")
+def poisson(frame):
+    return sgmcmc.glm("claims ~ age * region + offset(log(years))", frame, family="poisson", **RUN)
+
+
+def least_squares(frame):
+    X = np.column_stack([np.ones(N), frame.age, frame.region == "South", frame.region == "West"]).astype(float)
+    beta, rest, _, _ = np.linalg.lstsq(X, frame.cost, rcond=None)
+    return beta, np.sqrt(rest[0] / (N - 4) * np.diag(np.linalg.inv(X.T @ X)))
+
+
+def test_coefficients_are_those_of_least_squares_on_the_users_scale(gaussian, frame):
+    """With 3,000 rows the priors, an sd of the outcome and a half wide and more, move nothing by a tenth of an sd."""
+    beta, sd = least_squares(frame)
+    summary = gaussian.summary()
+    assert list(summary.index) == ["Intercept", "age", "region[South]", "region[West]", "sigma"]
+    found = summary.iloc[:4]
+    assert np.abs((found["mean"] - beta) / sd).max() < 0.2
+    np.testing.assert_allclose(found["sd"], sd, rtol=0.12)
+    assert gaussian.health().ok
+
+
+def test_draws_have_names_terms_and_levels(poisson):
+    assert list(poisson) == ["Intercept", "age", "region", "age:region"]
+    assert poisson["region"].shape == (4, 500, 2)
+    assert isinstance(poisson.names, Names)
+    assert list(poisson.to_arviz().posterior["age:region level"].values) == ["South", "West"]
+    assert poisson.pairs.names == ["Intercept", *list(poisson.summary().index)[1:]]
+
+
+def test_what_is_inside_and_outside_gives_the_same_predictions(poisson, frame):
+    """Draws on the user's scale, put into the formula by hand, beside the model's own mean."""
+    few = frame.iloc[:50]
+    draws = {name: np.asarray(poisson[name], float).reshape(-1, *poisson[name].shape[2:]) for name in poisson}
+    eta = draws["Intercept"][:, None] + draws["age"][:, None] * few.age.to_numpy() + np.log(few.years.to_numpy())
+    for place, level in enumerate(["South", "West"]):
+        here = (few.region == level).to_numpy()
+        eta += here * (draws["region"][:, place, None] + draws["age:region"][:, place, None] * few.age.to_numpy())
+    found = poisson.predict(few, draws=2000)
+    np.testing.assert_allclose(found, np.exp(eta).mean(axis=0), rtol=1e-4)
+
+
+def test_predictions_of_outcomes_and_means(gaussian, frame):
+    few = frame.iloc[:200]
+    lower, upper = gaussian.predict(few, "interval")
+    inside = ((few.cost >= lower) & (few.cost <= upper)).mean()
+    assert 0.82 < inside < 0.97  # 90%, of 200 rows
+    narrow = gaussian.predict(few, "interval", of="mean")
+    assert (narrow.upper - narrow.lower).max() < 0.2 * (upper - lower).min()
+    assert gaussian.predict(few, "draws", draws=20).shape == (20, 200)
+    assert gaussian.posterior_predictive(few, draws=20)["y"].shape == (20, 200)
+
+
+def test_levels_are_compared_on_the_scale_of_the_outcome(gaussian, poisson, frame):
+    table = gaussian.compare_levels("region")
+    np.testing.assert_allclose(table["mean"], [0, *gaussian["region"].mean(axis=(0, 1))], rtol=0.02, atol=0.5)
+    effects = gaussian.average_effects()
+    assert list(effects.index) == ["age", "region[South]", "region[West]"]
+    np.testing.assert_allclose(effects.loc["age", "mean"], gaussian["age"].mean(), rtol=1e-2)
+    rates = poisson.compare_levels("region", ["South", "North"])
+    assert rates.loc["North", "mean"] < 0 < rates.loc["South", "expected"]
+    dependence = poisson.dependence("age", points=5)
+    assert dependence["mean"].is_monotonic_increasing
+    assert (dependence["lower"] < dependence["mean"]).all()
+
+
+def test_pictures(poisson):
+    figure = poisson.plot_dependence("age", "region")
+    assert [axes.get_xlabel() for axes in figure.axes] == ["age", "region"]
+    with pytest.raises(sgmcmc.InputError, match=r"no groups; give it some, such as \(1 | region\)"):
+        poisson.plot_groups()
+
+
+def test_two_levels_of_text_are_an_outcome(frame):
+    fit = sgmcmc.glm("lapsed ~ age", frame, family="bernoulli", **RUN)
+    assert "1 stands for lapsed = 'yes', 0 for 'no'." in str(fit.decisions)
+    assert abs(fit["age"].mean() - 0.05) < 4 * fit["age"].std()
+
+
+def test_priors_are_on_the_users_scale(frame):
+    """A prior so narrow that it decides."""
+    tight = {"age": sgmcmc.distributions.Normal(7.0, 0.001), "sigma": sgmcmc.distributions.LogNormal(5.0, 0.001)}
+    fit = sgmcmc.glm("cost ~ age", frame, priors=tight, **RUN)
+    assert abs(fit["age"].mean() - 7) < 0.01
+    assert abs(fit["sigma"].mean() / np.exp(5) - 1) < 0.05
+    assert "age ~ Normal(7, 0.001)" in str(fit.decisions)
