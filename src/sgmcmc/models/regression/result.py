@@ -33,8 +33,8 @@ class Regression(Result):
     >>> frame = {"dose": rng.uniform(0, 1, 500), "arm": rng.choice(["a", "b"], 500)}
     >>> frame["change"] = 2 + 3 * frame["dose"] - (frame["arm"] == "b") + rng.normal(0, 0.5, 500)
     >>> fit = sgmcmc.glm("change ~ dose + arm", frame, seed=1, progress=False)
-    >>> fit.predict({"dose": [0.5, 1.0], "arm": ["a", "b"]}).round(0).tolist()
-    [4.0, 4.0]
+    >>> fit.predict({"dose": [1.0, 1.0], "arm": ["a", "b"]}).round(0).tolist()
+    [5.0, 4.0]
     >>> fit.compare_levels("arm")["mean"].round(0).to_dict()
     {'a': 0.0, 'b': -1.0}
     """
