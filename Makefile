@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models sbc docs clean
+.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models sbc docs browser clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
@@ -17,6 +17,7 @@ help:
 	@echo "make check-everyday sample on everyday models against references; an hour; SLOW=1 adds the horseshoe"
 	@echo "make bench-models sample beside NUTS on hierarchies, shrinkage, many parameters and classics; hours"
 	@echo "make sbc       simulation-based calibration of sample, five models, 200 replications each; hours"
+	@echo "make browser   Chromium, from Debian's packages: tests look at reports in it, and skip that where it is missing"
 	@echo "make docs      build the documentation into site/"
 
 install: $(STAMP)
@@ -68,6 +69,9 @@ bench-models: $(STAMP)
 
 sbc: $(STAMP)
 	$(BIN)/python -m benchmarks.calibration --write
+
+browser:
+	$(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends chromium
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

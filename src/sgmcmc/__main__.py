@@ -1,4 +1,4 @@
-"""The command `sgmcmc`: a demonstration, and versions. `python -m sgmcmc` is the same.
+"""The command `sgmcmc`: a demonstration, pages about runs, and versions. `python -m sgmcmc` is the same.
 
 The demonstration is a logistic regression on a million rows: data made on the spot, sampled by `sgmcmc.sample`, compared with the
 truth.
@@ -46,13 +46,41 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog="More: sgmcmc COMMAND --help.")
 def main() -> None:
-    """Stochastic gradient MCMC: a demonstration, and what is installed."""
+    """Stochastic gradient MCMC: a demonstration, pages about runs, and what is installed."""
 
 
 @main.command()
 def version() -> None:
     """The versions of sgmcmc, JAX and Python."""
     click.echo(f"sgmcmc {installed('sgmcmc')}, JAX {installed('jax')}, Python {sys.version.split()[0]}")
+
+
+@main.command()
+@click.argument("run", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="The page; by default the name of the run, with .html."
+)
+@click.option("--title", help="Its heading.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+def report(run: Path, out: Path | None, title: str | None, quiet: bool) -> None:
+    """A page about a run with checkpoint=RUN, also while it goes on.
+
+    \b
+    Examples:
+      sgmcmc report run/
+      sgmcmc report run/ --out fit.html --title "Claims by region"
+    """
+    fit = sgmcmc.load(run)
+    page = fit.report(Path(f"{run.resolve().name}.html") if out is None else out, title)
+    if not quiet:
+        click.echo(f"{page}: {verdict_of(fit)}")
+
+
+def verdict_of(fit: sgmcmc.Result) -> str:
+    """The headline of its page."""
+    from sgmcmc.results.report.page import Page
+
+    return Page(fit).verdict.headline
 
 
 @main.command()

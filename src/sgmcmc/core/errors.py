@@ -106,3 +106,9 @@ def describe(value: Any) -> str:
 def shortened(text: str, most: int = 60) -> str:
     """As much of a text as a message has room for."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def shortened_inside(text: str, most: int) -> str:
+    """As much of both ends of a text as there is room for."""
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[: most - 1 - half]}…{text[len(text) - half :]}"

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from sgmcmc.core.checks import Progress
-from sgmcmc.core.errors import InputError
+from sgmcmc.core.errors import InputError, describe, shortened
+from sgmcmc.core.html import Markup, element, joined, pairs
 from sgmcmc.core.names import Coords, Dims
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, Rows, leaf_names, size
 
@@ -35,6 +36,9 @@ Made = TypeVar("Made")
 
 MODEL_ARGUMENTS = ("log_lik", "dataset", "params")
 """What a model stands for in a call; the rest of it are options."""
+
+AFTERWARDS = ("observed", "simulate", "mean", "draw_prior")
+BREAK = Markup("<br>")
 
 MODEL_OPTIONS = ("log_prior", "constraints", "coords", "dims")
 
@@ -91,6 +95,26 @@ class Model:
     def __repr__(self) -> str:
         columns = ", ".join(self.dataset) if isinstance(self.dataset, Mapping) else str(self.dataset)
         return f"<Model of {columns}: {size(self.params)} numbers in {', '.join(leaf_names(self.params))}>"
+
+    def _repr_html_(self) -> Markup:
+        rows = {name: describe(values) for name, values in self.dataset.items()} if isinstance(self.dataset, Mapping) else {}
+        start = zip(leaf_names(self.params), jax.tree.leaves(self.params), strict=True)
+        parts = {
+            "data": joined((f"{name}: {told}" for name, told in rows.items()), BREAK) if rows else str(self.dataset),
+            "params": joined((self._told(name, jax.numpy.shape(leaf)) for name, leaf in start), BREAK),
+            "coords": joined(
+                (f"{axis}: {shortened(', '.join(map(str, along)))}" for axis, along in (self.coords or {}).items()), BREAK
+            ),
+            "after the fit": ", ".join(name for name in AFTERWARDS if getattr(self, name)) or None,
+        }
+        return joined([element("b", repr(self)), pairs({name: told for name, told in parts.items() if told})])
+
+    def _told(self, name: str, shape: tuple[int, ...]) -> str:
+        """A parameter in a line."""
+        axes, limit = (self.dims or {}).get(name), (self.constraints or {}).get(name)
+        told = [f"{name} of shape {shape}" if shape else name]
+        told += [] if axes is None else [f"by {axes if isinstance(axes, str) else ', '.join(axes)}"]
+        return ", ".join([*told, *([] if limit is None else [str(limit)])])
 
     def with_options(self, given: Mapping[str, Any], call: str) -> Model:
         """The model with what a call gives beside it; what both have is refused, but for names, where the call's are taken."""

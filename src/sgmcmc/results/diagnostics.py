@@ -12,7 +12,7 @@ posterior at that very z. A `factor` L of shape (p, d) says that parameters are 
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -121,13 +121,13 @@ def weighted_mean_sd(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.
     return mean, np.sqrt(np.tensordot(share, (draws - mean) ** 2, axes=2))
 
 
-def weighted_quantiles(draws: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """`QUANTILES` over chains and draws, on the first axis."""
+def weighted_quantiles(draws: np.ndarray, weights: np.ndarray | None, levels: Sequence[float] = QUANTILES) -> np.ndarray:
+    """Quantiles over chains and draws, on the first axis."""
     flat = draws.reshape(-1, *draws.shape[2:])
     if weights is None:
-        return np.quantile(flat, QUANTILES, axis=0)
+        return np.quantile(flat, levels, axis=0)
     every = np.broadcast_to(weights, draws.shape[:2]).ravel()
-    return np.quantile(flat, QUANTILES, axis=0, weights=every, method="inverted_cdf")
+    return np.quantile(flat, levels, axis=0, weights=every, method="inverted_cdf")
 
 
 def mixing(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -152,10 +152,18 @@ def slowest(draws: np.ndarray) -> np.ndarray:
     return draws if draws.shape[2] <= MOST_RANKED or draws.shape[1] < 2 * BATCHES else draws[..., _slowest(draws)]
 
 
+def slowness(draws: np.ndarray) -> np.ndarray:
+    """How badly every number mixes, by batch means of it or of its distance from its mean: to rank them by, quickly."""
+    return _slowness_of_both(draws).max(axis=0) if draws.shape[1] >= 2 * BATCHES else np.zeros(draws.shape[2])
+
+
 def _slowest(draws: np.ndarray) -> np.ndarray:
+    return np.unique(np.argsort(_slowness_of_both(draws), axis=1)[:, -MOST_RANKED // 2 :])
+
+
+def _slowness_of_both(draws: np.ndarray) -> np.ndarray:
     away = draws - draws.mean(axis=(0, 1))
-    slowness = np.stack([_variance_of_batches(x) for x in (away, np.abs(away))])
-    return np.unique(np.argsort(slowness, axis=1)[:, -MOST_RANKED // 2 :])
+    return np.stack([_variance_of_batches(x) for x in (away, np.abs(away))])
 
 
 def _variance_of_batches(series: np.ndarray) -> np.ndarray:

@@ -32,9 +32,13 @@ class Judge:
 
     def health(self) -> Health:
         findings = (self.of_nuts() if self.exact else self.of_dynamics()) + self.of_draws() + self.of_settings()
+        return Health(self.caused(findings), (*self.notes(), words.UNSEEN))
+
+    def caused(self, findings: list[Finding]) -> tuple[Finding, ...]:
+        """The findings, with what they are put down to and who chose the settings."""
         automatic = self.result.settings.get("sampler") == "sample"
         caused = [replace(one, cause=self.cause(one.about)) if one.kind in words.CAUSED else one for one in findings]
-        return Health(tuple(replace(one, automatic=automatic) for one in caused), (*self.notes(), words.UNSEEN))
+        return tuple(replace(one, automatic=automatic) for one in caused)
 
     def notes(self) -> list[str]:
         if self.exact or self.inflation is None:

@@ -5,22 +5,44 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TypeAlias
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from sgmcmc.core.errors import shortened_inside
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
 LONGEST_LINE = 2000
 """Points drawn of a trace: more than the pixels of a figure only make the file larger."""
 
+PLAIN = {"text.parse_math": False}
+"""Names are what users call things: a dollar is a dollar."""
+
+LONGEST_NAME = 30
+
+SHARP = 144
+"""Dots per inch in a notebook, which shows them at half their size."""
+
 Series: TypeAlias = Sequence[tuple[str, np.ndarray]]
 """A label and an array of chains × draws for each number."""
 
 
+class Picture(Figure):
+    """A figure that a notebook shows by itself, without pyplot."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=SHARP)
+        width, height = (round(SHARP / 2 * inches) for inches in self.get_size_inches())
+        return buffer.getvalue(), {"width": width, "height": height}
+
+
+@matplotlib.rc_context(PLAIN)
 def traces_and_densities(series: Series, title: str, weights: np.ndarray | None) -> Figure:
     """A row for each number: its trace on the left, its density on the right."""
     rows = max(1, len(series))
-    figure = Figure(figsize=(10, 1.2 + 1.7 * rows), layout="constrained")
+    figure = Picture(figsize=(10, 1.2 + 1.7 * rows), layout="constrained")
     axes = figure.subplots(rows, 2, squeeze=False, gridspec_kw={"width_ratios": [2.2, 1]})
     for (trace, density), (label, draws) in zip(axes, series, strict=True):
         for chain, values in enumerate(draws):
@@ -30,7 +52,7 @@ def traces_and_densities(series: Series, title: str, weights: np.ndarray | None)
             density.fill_between(centres, heights, alpha=0.12, color=colour, lw=0)
         _draw_trace(trace, label, draws, LONGEST_LINE)
         density.set_yticks([])
-        density.set_xlabel(label)
+        density.set_xlabel(shortened_inside(label, LONGEST_NAME))
         for one in (trace, density):
             one.spines[["top", "right"]].set_visible(False)
     axes[-1][0].set_xlabel("stored draw")
@@ -40,12 +62,13 @@ def traces_and_densities(series: Series, title: str, weights: np.ndarray | None)
     return figure
 
 
+@matplotlib.rc_context(PLAIN)
 def overview(
     series: Series, inflation: Mapping[str, tuple[float, float]], title: str, verdict: str, xlabel: str = "value"
 ) -> Figure:
     """Posterior intervals, each variance's inflation (value and error by label), and the traces of those inflated most."""
     names = [name for name, _ in series]
-    figure = Figure(figsize=(12, max(4.2, 1.6 + 0.24 * len(series))), layout="constrained")
+    figure = Picture(figsize=(12, max(4.2, 1.6 + 0.24 * len(series))), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=[1.25, 1])
     intervals, ratios = left.subplots(1, 2, gridspec_kw={"width_ratios": [1.2, 1]})
     traces = right.subplots(min(3, len(series)), sharex=True, squeeze=False)[:, 0]
@@ -56,7 +79,7 @@ def overview(
     intervals.hlines(place, low, high, color=blue, lw=1.6, label="95 % interval")
     intervals.hlines(place, lower, upper, color=blue, lw=5, label="50 % interval")
     intervals.plot(middle, place, "o", color="white", ms=3.5, mec=blue, label="median")
-    intervals.set_yticks(place, names, fontsize="small")
+    intervals.set_yticks(place, [shortened_inside(name, LONGEST_NAME) for name in names], fontsize="small")
     intervals.set_xlabel(xlabel)
     intervals.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize="small", frameon=False, handlelength=1.2)
 
@@ -87,7 +110,7 @@ def _draw_trace(axes: Axes, label: str, draws: np.ndarray, most: int) -> None:
     for chain, values in enumerate(draws):
         shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), most)).astype(int))
         axes.plot(shown + 1, values[shown], lw=0.6, color=COLOURS[chain % len(COLOURS)], label=f"chain {chain + 1}")
-    axes.set_ylabel(label)
+    axes.set_ylabel(shortened_inside(label, LONGEST_NAME))
 
 
 def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -14,12 +15,14 @@ import numpy as np
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, warn
+from sgmcmc.core.files import replacing
+from sgmcmc.core.html import Markup
 from sgmcmc.core.names import Names
 from sgmcmc.core.trees import Dataset, PyTree, Rows, State, children, join, leaf_names, size
 from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.problem.model import Model
 from sgmcmc.results import diagnostics
-from sgmcmc.results.diagnostics import QUANTILES, Inflation, Pairs, flat_draws
+from sgmcmc.results.diagnostics import Inflation, Pairs, flat_draws
 from sgmcmc.results.judging import Judge, by_nuts
 from sgmcmc.results.keeps import MOST_PAIRED, paired_numbers
 from sgmcmc.results.stein import SteinDiscrepancy, stein_discrepancy, zero_variance_mean
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 LONGEST_SUMMARY = 200
 """Numbers a summary describes unless told otherwise."""
+
+LEAST_DRAWS = 20
+"""Draws of a chain below which nothing can be judged by them."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,11 @@ class Result(Mapping[str, Any]):
         shapes = ", ".join(f"{name}: {array.shape}" for name, array in zip(names, leaves, strict=True))
         return f"<Result of {self.settings.get('sampler')}: {shapes or 'no draws kept, see .kept'}>"
 
+    def _repr_html_(self) -> Markup:
+        from sgmcmc.results.report.page import in_brief
+
+        return in_brief(self)
+
     def summary(self, max_rows: int = LONGEST_SUMMARY) -> pandas.DataFrame:
         """Mean, standard deviation, Monte Carlo error of the mean, quantiles, effective sample size and R-hat of every number.
 
@@ -107,25 +118,23 @@ class Result(Mapping[str, Any]):
         """
         import pandas
 
+        from sgmcmc.results.tables import COLUMNS, INFLATION, Summary, described
+
         total = sum(math.prod(draws.shape[2:]) for draws in self._named_draws().values())
         if total > max_rows:
             warn(f"summary shows {max_rows} of {total} numbers; raise max_rows to see all")
-        columns = ["mean", "sd", "mcse", *(f"{q:.0%}" for q in QUANTILES), "ess", "r_hat"]
         rows, left = {}, max_rows
         for name, draws in self._named_draws().items():
             flat = draws.reshape(*draws.shape[:2], -1)[..., : max(left, 0)]
             if flat.shape[2] == 0:
                 break
-            middle, error = diagnostics.weighted_mean_sd(flat, self.weights), diagnostics.standard_error(flat.astype(np.float64))
-            quantiles = diagnostics.weighted_quantiles(flat, self.weights)
-            table = [*middle, error, *quantiles, *diagnostics.mixing(flat)]
-            rows.update(dict(zip(self.names.labels(name, draws.shape[2:]), np.stack(table, axis=1), strict=False)))
+            rows.update(dict(zip(self.names.labels(name, draws.shape[2:]), described(flat, self.weights), strict=False)))
             left -= flat.shape[2]
-        summary = pandas.DataFrame.from_dict(rows, orient="index", columns=columns)
-        if self.pairs is not None:
+        summary = Summary.from_dict(rows, orient="index", columns=list(COLUMNS))
+        if self.diagnosable and (pairs := self.pairs) is not None:
             found = self.inflation()
-            for column, values in (("inflation", found.value), ("inflation_se", found.error)):
-                summary[column] = pandas.Series(values, index=self.pairs.names).reindex(summary.index)
+            for column, values in zip(INFLATION, (found.value, found.error), strict=True):
+                summary[column] = pandas.Series(values, index=pairs.names).reindex(summary.index)
         return summary
 
     def inflation(self) -> Inflation:
@@ -318,11 +327,43 @@ class Result(Mapping[str, Any]):
         by_name = {self.pairs.names[i]: (found.value[i], found.error[i]) for i in known}
         return overview(series[: max_rows or 30], by_name, title, "all checks passed" if self.health().ok else "see health()")
 
+    def report(self, path: str | Path = "report.html", title: str | None = None) -> Path:
+        """Write a page about this result, in one file that needs no network: for a colleague, for a supplement, for later.
+
+        Verdict and findings first, then summary, intervals, traces, ranks, inflation, what was decided and what was set. Of more
+        than a hundred numbers it shows the worst. The same result gives the same file, byte for byte.
+
+        Args:
+            path: where the page goes.
+            title: its heading; by default the names of the parameters.
+
+        >>> import tempfile, numpy as np, sgmcmc
+        >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+        >>> out = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=500, seed=1)
+        >>> page = out.report(f"{tempfile.mkdtemp()}/fit.html", title="A mean")
+        >>> "A mean" in page.read_text()
+        True
+        """
+        from sgmcmc.results.report.page import page
+
+        target = Path(path).expanduser()
+        if not target.parent.is_dir():
+            raise InputError(f"report was asked for {target}, but there is no folder {target.parent}; make it first")
+        contents = page(self, title)
+        with replacing(target) as file:
+            file.write(contents.encode())
+        return target
+
+    @property
+    def diagnosable(self) -> bool:
+        """Whether there are gradients at the draws, and enough of them to judge the draws by."""
+        return self.pairs is not None and self.pairs.positions.shape[1] >= LEAST_DRAWS
+
     def _diagnosed(self, what: str) -> Pairs:
         if self.pairs is None:
             raise InputError(f"{what} needs the gradients at the draws, which this run did not keep; run it with diagnose=True")
-        if self.pairs.positions.shape[1] < 20:
-            raise InputError(f"{what} needs at least 20 draws; this run has {self.pairs.positions.shape[1]}")
+        if not self.diagnosable:
+            raise InputError(f"{what} needs at least {LEAST_DRAWS} draws; this run has {self.pairs.positions.shape[1]}")
         return self.pairs
 
     def _named_draws(self) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sgmcmc.core.html import Markup, bullets, element, joined
 from sgmcmc.results.diagnostics import ABSURD, Inflation
 
 OFF = 0.1
@@ -137,6 +138,10 @@ class Health:
         step, noise, narrow, excursions, centre, divergences, apart, short, tails, digits, limits, scheme or rounds.
         """
         return tuple(finding.kind for finding in self.findings)
+
+    def _repr_html_(self) -> Markup:
+        said = [joined([element("b", one.seen), one.remedy], " ") for one in self.findings] or ["All checks passed."]
+        return joined([bullets(said), *(element("p", element("small", note)) for note in self.notes)])
 
     def __str__(self) -> str:
         said = [f"- {finding}" for finding in self.findings] or ["- All checks passed."]
@@ -284,6 +289,9 @@ class Decisions(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(set(self))
+
+    def _repr_html_(self) -> Markup:
+        return bullets(self.made)
 
     def __str__(self) -> str:
         return "\n".join(f"- {decision}" for decision in self.made)

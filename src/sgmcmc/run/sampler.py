@@ -22,6 +22,7 @@ from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, describe, warn
+from sgmcmc.core.html import Markup, bullets, element, joined, pairs
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, pick, size, tree_map
 from sgmcmc.problem.model import Model
@@ -100,6 +101,12 @@ class Sampler:
     identity: Callable[[], dict[str, str]] = field(default=dict, repr=False, compare=False)
     programs: Programs | None = field(default=None, repr=False, compare=False)
     model: Model | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<Sampler {self.name}: {size(self.like)} numbers in {', '.join(leaf_names(self.params))}>"
+
+    def _repr_html_(self) -> Markup:
+        return joined([element("b", repr(self)), pairs(self.settings), bullets(self.decisions.made)])
 
     @property
     def params(self) -> PyTree:

@@ -1,0 +1,1 @@
+"""A result on one page of HTML, for people who were not there: `Result.report`."""
