@@ -19,6 +19,7 @@ from sgmcmc.models.bridge import from_numpyro
 from sgmcmc.models.regression.glm import glm
 from sgmcmc.models.regression.result import Regression
 from sgmcmc.problem.model import Model
+from sgmcmc.results.after.loo import compare, loo
 from sgmcmc.results.keeps import Expectation, Keep, Moments, Trace
 from sgmcmc.results.quantiles import Quantiles
 from sgmcmc.results.result import Result
@@ -56,10 +57,10 @@ __version__ = _version("sgmcmc")
 __all__ = [
     "Batch", "DivergenceError", "Expectation", "InputError", "Keep", "Model", "Moments", "Quantiles", "Regression",
     "Result", "RunOptions", "Sampler", "SetupOptions", "SgmcmcError", "SgmcmcWarning", "State", "Trace", "algorithms",
-    "baoa", "baoa_setup", "baoacv", "baoacv_setup", "constraints", "data", "distributions", "from_numpyro", "get_dataset",
-    "glm", "hosts", "load", "sample", "sampler_setup", "sghmc", "sghmc_setup", "sghmccv", "sghmccv_setup", "sgld",
-    "sgld_setup", "sgldcv", "sgldcv_setup", "sgnht", "sgnht_setup", "sgnhtcv", "sgnhtcv_setup", "testing",
-    "train_test_split",
+    "baoa", "baoa_setup", "baoacv", "baoacv_setup", "compare", "constraints", "data", "distributions", "from_numpyro",
+    "get_dataset", "glm", "hosts", "load", "loo", "sample", "sampler_setup", "sghmc", "sghmc_setup", "sghmccv",
+    "sghmccv_setup", "sgld", "sgld_setup", "sgldcv", "sgldcv_setup", "sgnht", "sgnht_setup", "sgnhtcv", "sgnhtcv_setup",
+    "testing", "train_test_split",
 ]  # fmt: skip
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sgmcmc.results.after.checking import Check
+    from sgmcmc.results.after.densities import LogScore
 
 LONGEST_SUMMARY = 200
 """Numbers a summary describes unless told otherwise."""
@@ -249,6 +250,24 @@ class Result(Mapping[str, Any]):
         from sgmcmc.results.after.predicting import posterior_predictive
 
         return posterior_predictive(self, new, draws, seed, progress)
+
+    def log_score(self, new: Dataset, *, draws: int = 1000, progress: Progress = True) -> LogScore:
+        """How well rows are foreseen that the fit has not seen: the log of their posterior predictive density, row by row.
+
+        The mean over the rows with its standard error, and the sum: higher is better. `log_lik` must have its constants, where
+        fits of different models are compared. Rows may be anywhere, as in `predict`.
+
+        >>> import numpy as np, sgmcmc
+        >>> x = np.random.default_rng(0).normal(size=2000)
+        >>> log_lik = lambda params, rows: sgmcmc.distributions.Normal(params["mu"], 1.0).log_prob(rows["x"])
+        >>> fit = sgmcmc.sgldcv(log_lik, {"x": x[:1000]}, {"mu": 0.0}, 1e-3, minibatch_size=100, n_iters=2000, seed=1)
+        >>> score = fit.log_score({"x": x[1000:]})
+        >>> bool(abs(score.mean + 0.5 * np.log(2 * np.pi) + 0.5) < 4 * score.se)
+        True
+        """
+        from sgmcmc.results.after.densities import log_score
+
+        return log_score(self, new, draws, progress)
 
     def check(
         self, *, by: str | Sequence[str] = (), rows: int = 10_000, draws: int = 400, seed: int = 0, progress: Progress = True
