@@ -85,7 +85,7 @@ def test_what_is_counted():
     assert set(carried) == {"nuts", "divergences", "deepest", "leapfrogs"}
     assert carried["deepest"].tolist() == carried["divergences"].tolist() == [0] * 4
     assert (np.asarray(carried["leapfrogs"]) > 1700).all()
-    assert set(np.unique(carried["nuts"]["num_steps"])) <= {1, 3, 5, 7, 9, 11, 13, 15}
+    assert set(np.unique(carried["nuts"]["leapfrogs"])) <= {1, 3, 5, 7, 9, 11, 13, 15}
 
 
 def test_divergences_count_after_the_warm_up_only():
