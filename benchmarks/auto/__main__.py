@@ -23,11 +23,11 @@ from benchmarks.common.problem import BUILD
 ASSETS = ROOT / "docs" / "assets"
 SECTIONS = ("covertype", "growth")
 FULL: dict[str, dict[str, Any]] = {
-    "covertype": {"draws": (50, 250, 2_500, 10_000), "rounds": 3, "nuts_seconds": 240.0, "quick": False},
+    "covertype": {"draws": (50, 250, 2_500, 10_000), "rounds": 3, "nuts_seconds": 240.0, "peer_seconds": 60.0, "quick": False},
     "growth": {"sizes": (10**4, 10**5, 10**6, 10**7), "draws": 2_500, "seeds": 3, "steps": 5_000, "rounds": 7},
 }
 QUICK: dict[str, dict[str, Any]] = {
-    "covertype": {"draws": (20, 50), "rounds": 1, "nuts_seconds": 25.0, "quick": True},
+    "covertype": {"draws": (20, 50), "rounds": 1, "nuts_seconds": 25.0, "peer_seconds": 8.0, "quick": True},
     "growth": {"sizes": (5_000, 20_000), "draws": 20, "seeds": 1, "steps": 100, "rounds": 1},
 }
 MODULES: dict[str, Any] = {"covertype": race, "growth": growth}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
-from benchmarks.auto.covertype import NUMBERS, Estimate, data, errors, start, survey_gradients, surveyed, together
+from benchmarks.auto.covertype import NUMBERS, data, start, survey_gradients, surveyed, together
+from benchmarks.auto.watched import Watched
 from benchmarks.common.stages import Stages, say
 
 WARM_UP, SHORT_WARM_UP = 300, 50
-LOOKS = (1 / 8, 1 / 4, 1 / 2, 1)
-"""Parts of its time after which the draws are looked at."""
 
 
 def by_nuts(budget: float, given: bool) -> dict[str, Any]:
@@ -22,37 +20,25 @@ def by_nuts(budget: float, given: bool) -> dict[str, Any]:
     import jax.numpy as jnp
     from numpyro.infer import NUTS
 
-    clock = time.perf_counter()
+    chain = Watched("NUTS", budget, SHORT_WARM_UP if given else WARM_UP)
     arguments: tuple[Any, ...] = tuple(jnp.asarray(array) for array in rows.values())
-    work, stages = 0, Stages("NUTS")
+    stages = Stages("NUTS")
     if given:
         survey = surveyed(rows, stages)
-        arguments, work = (*arguments, survey.whitening), survey_gradients(stages, survey.passes, len(rows["y"]))
-        kernel, warm_up, first = NUTS(_whitened_model, adapt_mass_matrix=False), SHORT_WARM_UP, {"z": jnp.zeros(NUMBERS)}
+        arguments, chain.work = (*arguments, survey.whitening), survey_gradients(stages, survey.passes, len(rows["y"]))
+        kernel, first = NUTS(_whitened_model, adapt_mass_matrix=False), {"z": jnp.zeros(NUMBERS)}
     else:
-        kernel, warm_up, first = NUTS(_plain_model), WARM_UP, jax.tree.map(jnp.asarray, start())
+        kernel, first = NUTS(_plain_model), jax.tree.map(jnp.asarray, start())
     say("NUTS: compiling")
-    state = kernel.init(jax.random.key(1), warm_up, first, model_args=arguments)
+    state = kernel.init(jax.random.key(1), chain.warm_up, first, model_args=arguments)
     step = jax.jit(lambda state, *arguments: kernel.sample(state, arguments, {}))
-    looks, times, draws, steps, path = [budget * part for part in LOOKS], [], [], [], []
-    while looks:
+    steps = []
+    while not chain.over:
         state = step(state, *arguments)
         steps.append(int(state.num_steps))
-        times.append(time.perf_counter() - clock)
-        draws.append(_parameters(state.z, *arguments[2:]))
-        if times[-1] >= looks[0]:
-            looks = [look for look in looks if look > times[-1]]
-            path.append(_look(draws, steps, times[-1], warm_up) | {"row_gradients": work + sum(steps) * len(rows["y"])})
-    per_gradient = (times[-1] - times[0]) / max(1, sum(steps[1:]))
-    return {"path": path, "warm_up": warm_up, "steps": steps, "seconds_per_gradient": per_gradient}
-
-
-def _look(draws: list[np.ndarray], steps: list[int], seconds: float, warm_up: int) -> dict[str, Any]:
-    """Errors so far: of what came after the warm-up, or of the second half as long as that is less."""
-    kept = np.array(draws[min(warm_up, len(draws) // 2) :])
-    say(f"NUTS: {seconds:.0f} s, {len(draws)} iterations, {sum(steps)} gradients")
-    found = Estimate(kept.mean(axis=0), kept.std(axis=0), *np.zeros((3, NUMBERS)))
-    return {**errors(found), "seconds": seconds, "iterations": len(draws)}
+        chain.add(_parameters(state.z, *arguments[2:]), steps[-1] * len(rows["y"]))
+    per_gradient = (chain.times[-1] - chain.times[0]) / max(1, sum(steps[1:]))
+    return {"path": chain.path, "warm_up": chain.warm_up, "steps": steps, "seconds_per_gradient": per_gradient}
 
 
 def _parameters(z: dict[str, Any], whitening: Any = None) -> np.ndarray:

@@ -7,8 +7,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.auto import covertype, nuts
-from benchmarks.common.freshly import freshly
+from benchmarks.auto import covertype, nuts, peers
+from benchmarks.common.freshly import NotEndedError, freshly
 from benchmarks.common.stages import middle, say
 from benchmarks.common.table import table
 from sgmcmc.results.pictures import COLOURS
@@ -18,8 +18,13 @@ OWN_CENTRE = " (centre found by the library)"
 USUAL = "2500"
 """Draws that `sample` makes when nothing is said."""
 
+PATIENCE = 4.0
+"""Times its seconds that a peer may take: one that cannot be stopped on the way is ended then."""
 
-def measure(draws: tuple[int, ...], rounds: int, nuts_seconds: float, quick: bool) -> dict[str, Any]:
+MARKS = "v^<>"
+
+
+def measure(draws: tuple[int, ...], rounds: int, nuts_seconds: float, peer_seconds: float, quick: bool) -> dict[str, Any]:
     article = {}
     for label in SIX:
         for own_centre in (False, True) if label.endswith("cv") else (False,):
@@ -31,11 +36,21 @@ def measure(draws: tuple[int, ...], rounds: int, nuts_seconds: float, quick: boo
         "sample": {str(count): middle([run[count] for run in runs]) for count in draws},
         "laplace": freshly(covertype.by_laplace),
         "article": article,
+        "peers": {name: by_peer(name, peer_seconds) for name in peers.PEERS},
     }
     for name, given in (("nuts", False), ("nuts given", True)):
         say(f"{name}: {nuts_seconds:.0f} s")
         result[name] = freshly(nuts.by_nuts, budget=nuts_seconds, given=given)
     return result
+
+
+def by_peer(name: str, seconds: float) -> dict[str, Any]:
+    """What it has on the way; nothing, if it does not end."""
+    say(f"{name}: {seconds:.0f} s")
+    try:
+        return freshly(peers.by, name=name, budget=seconds, patience=PATIENCE * seconds)
+    except NotEndedError:
+        return {"path": [], "warm_up": 0, "ended_after": PATIENCE * seconds}
 
 
 def usual(result: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +91,7 @@ def report(result: dict[str, Any]) -> str:
         f"Where the {ours['seconds']:.0f} s of `sample` go: "
         + ", ".join(f"{name} {seconds:.1f}" for name, seconds in ours["stages"].items())
         + " (each with the compilation it needs).", "",
-        *_nuts_words(result, ours),
+        *_nuts_words(result, ours), *_peers_words(result),
     ])  # fmt: skip
 
 
@@ -125,6 +140,21 @@ def _nuts_words(result: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     return [words[0], "", *words[1:]]
 
 
+def _peers_words(result: dict[str, Any]) -> list[str]:
+    """The peers, as they were looked at on the way."""
+    if "peers" not in result:
+        return []
+    lines = [_line("sample", usual(result))]
+    for name, run in result["peers"].items():
+        lines += [_line(f"{name}, iteration {look['iterations']:,}", look) for look in run["path"]]
+        if not run["path"]:
+            lines.append([f"{name}, ended in its warm-up", f"{run['ended_after']:.0f}", *[""] * 5])
+    return [
+        "", "What one would pick instead, each as its own documentation shows it, one chain, looked at on the way:", "",
+        table(["", "seconds", "passes", "means, rms", "largest", "sds, rms", "largest"], lines),
+    ]  # fmt: skip
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """Accuracy against seconds."""
     picture = Figure(figsize=(10, 4.6), layout="constrained")
@@ -163,6 +193,9 @@ def _panel(axes: Any, result: dict[str, Any], error: str) -> None:
     axes.plot([run["seconds"] for run in others], [run[error] for run in others], "x", ms=4, alpha=0.5, color=COLOURS[3])
     top = result["article"][chosen]
     axes.plot(top["seconds"], top[error], "D", color=COLOURS[3], label="the article's six: the best; crosses: the others")
+    for mark, (name, run) in zip(MARKS, result.get("peers", {}).items(), strict=False):
+        seconds, errors = [look["seconds"] for look in run["path"]], [look[error] for look in run["path"]]
+        axes.plot(seconds, errors, f"{mark}-", ms=4, lw=0.8, color="#555555", label=name)
     laplace = result["laplace"]
     axes.plot(
         [laplace["seconds"], axes.get_xlim()[1]], 2 * [laplace[error]], "--", color=COLOURS[4], label="Laplace approximation"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.auto import growth, race
+from benchmarks.auto import growth, peers, race
 from benchmarks.common.stages import Stages, middle
 
 STORED = Path(__file__).parents[2] / "docs" / "assets" / "auto.json"
@@ -75,3 +75,32 @@ def test_the_stored_figures_say_what_the_docs_say(stored):
     for error, bar in (("mean_rms", 0.05), ("sd_rms", 0.05)):
         assert ours[error] < bar < runs["laplace"][error]
         assert ours[error] < min(run[error] for run in runs["article"].values())
+
+
+def looked_at(seconds):
+    errors = dict.fromkeys(("mean_rms", "mean_max", "sd_rms", "sd_max"), 0.5)
+    return errors | {"seconds": seconds, "iterations": 10, "row_gradients": 581_012}
+
+
+def test_peers_are_in_the_table_and_in_the_picture(stored):
+    """Each as often as it was looked at; one that did not end is said to have not."""
+    names = list(peers.PEERS)
+    runs = {name: {"path": [looked_at(10.0), looked_at(20.0)], "warm_up": 0} for name in names[:-1]}
+    runs[names[-1]] = {"path": [], "warm_up": 0, "ended_after": 240.0}
+    result = stored["covertype"] | {"peers": runs}
+    words = race.report(result)
+    assert [words.count(f"| {name}, iteration 10 ") for name in names] == [2, 2, 2, 0]
+    assert f"| {names[-1]}, ended in its warm-up" in words
+    labels = [line.get_label() for line in race.figure(result).axes[0].lines]
+    assert set(names) <= set(labels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", peers.PEERS)
+def test_each_peer_runs(name, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = {"X": rng.random((2_000, 54), np.float32), "y": (rng.random(2_000) < 0.5).astype(np.float32)}
+    monkeypatch.setattr(peers, "data", lambda: rows)
+    found = peers.by(name, 1.0)
+    assert found["path"][-1]["iterations"] > 0
+    assert np.isfinite(found["path"][-1]["mean_rms"])
