@@ -18,8 +18,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from estimates import FOLDER, Estimate, estimated, exact
-from models import COLUMNS, FREEDOM, PRIOR_SD, PROBLEMS, Problem, linear_posterior
 from numpyro.infer import MCMC, NUTS
+
+from models import COLUMNS, FREEDOM, PRIOR_SD, PROBLEMS, Problem, linear_posterior
 
 CHAINS, WARM_UP, DRAWS, SEED = 4, 1_000, 10_000, 1
 DIGITS = 7

@@ -21,6 +21,7 @@ from sgmcmc.tune.survey import take_survey
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "references"))
 from estimates import FOLDER, Estimate, estimated, exact, load
+
 from models import PROBLEMS, linear_posterior
 
 LIMIT = 4.0
