@@ -349,8 +349,9 @@ class Result(Mapping[str, Any]):
     def report(self, path: str | Path = "report.html", title: str | None = None) -> Path:
         """Write a page about this result, in one file that needs no network: for a colleague, for a supplement, for later.
 
-        Verdict and findings first, then summary, intervals, traces, ranks, inflation, what was decided and what was set. Of more
-        than a hundred numbers it shows the worst. The same result gives the same file, byte for byte.
+        Verdict and findings first, then summary, intervals, traces, ranks, inflation, `check` where the model can simulate, what
+        was decided and what was set. Of more than a hundred numbers it shows the worst. The same result gives the same file,
+        byte for byte.
 
         Args:
             path: where the page goes.

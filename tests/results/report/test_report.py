@@ -7,6 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -155,6 +156,21 @@ def test_of_many_numbers_the_worst_are_shown():
     assert {"w[41,7]", "w[77,5]"} <= set(names[:4])
     assert len(names) == WORST
     assert len(text) < 600_000
+
+
+def test_predictive_checks_are_on_it_where_the_model_simulates(hasty):
+    def simulate(key, params, rows):
+        return {"x": params[EVIL] + jax.random.normal(key, rows["x"].shape)}
+
+    def broken(key, params, rows):
+        raise ValueError("no <simulator> today")
+
+    model = sgmcmc.Model(log_lik, DATA, {EVIL: np.zeros(2)}, observed=("x",), simulate=simulate)
+    text = page(replace(hasty, model=model))
+    assert not Elements(text).open
+    assert "by all 4 statistics" in text
+    assert text.count("<svg") == page(hasty).count("<svg") + 2
+    assert "ValueError: no &lt;simulator&gt; today" in page(replace(hasty, model=replace(model, simulate=broken)))
 
 
 def test_traces_keep_their_extremes():

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sgmcmc.results.after.outcomes import BINARY, CONTINUOUS, COUNTS, Groups, Outcome
-from sgmcmc.results.pictures import COLOURS
+from sgmcmc.results.pictures import COLOURS, Picture
 
 if TYPE_CHECKING:
     from sgmcmc.results.after.checking import Check
@@ -27,21 +27,22 @@ BAND = (0.05, 0.95)
 
 def figure(check: Check) -> Figure:
     """A row of pictures for every column."""
-    drawn = [(outcome, _panels(outcome)) for outcome in check.outcomes.values()]
-    wide = max(len(panels) for _, panels in drawn)
-    made = Figure(figsize=(4.2 * wide, 0.5 + 3.2 * len(drawn)), layout="constrained")
+    drawn = [(outcome, panels(outcome)) for outcome in check.outcomes.values()]
+    wide = max(len(some) for _, some in drawn)
+    made = Picture(figsize=(4.2 * wide, 0.5 + 3.2 * len(drawn)), layout="constrained")
     axes = made.subplots(len(drawn), wide, squeeze=False)
-    for row, (outcome, panels) in zip(axes, drawn, strict=True):
-        for one, draw in zip(row, panels, strict=False):
+    for row, (outcome, some) in zip(axes, drawn, strict=True):
+        for one, draw in zip(row, some, strict=False):
             draw(one, outcome)
             one.spines[["top", "right"]].set_visible(False)
-        for unused in row[len(panels) :]:
+        for unused in row[len(some) :]:
             unused.set_axis_off()
     made.suptitle(f"{check.title}: observed (black) and simulated (blue, 90 %)", fontsize="medium")
     return made
 
 
-def _panels(outcome: Outcome) -> list[Callable[[Axes, Outcome], None]]:
+def panels(outcome: Outcome) -> list[Callable[[Axes, Outcome], None]]:
+    """What draws each picture of a column."""
     first = {CONTINUOUS: densities, COUNTS: rootogram, BINARY: calibration}[outcome.kind]
     second = separation if outcome.kind == BINARY else ranks
     return [first, second, *(_of_groups(groups) for groups in outcome.groups)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from sgmcmc.core.errors import shortened_inside
+from sgmcmc.results.after.outcomes import Outcome
 from sgmcmc.results.diagnostics import weighted_quantiles
 from sgmcmc.results.report.numbers import Numbers
 from sgmcmc.results.report.svg import BAND, CHAINS, FAINT, INK, PAPER
@@ -147,6 +148,13 @@ def _envelope(chain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ]
     shown = np.unique(np.concatenate(places))
     return shown, chain[shown]
+
+
+def of_check(draw: Callable[[Axes, Outcome], None], outcome: Outcome) -> Figure:
+    """One picture of a posterior predictive check."""
+    figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
+    draw(figure.subplots(), outcome)
+    return figure
 
 
 def _rows(names: Sequence[str]) -> tuple[Figure, Axes]:

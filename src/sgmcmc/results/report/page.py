@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
 from string import Template
@@ -13,6 +13,8 @@ import numpy as np
 
 from sgmcmc.core.html import Markup, bullets, element, joined
 from sgmcmc.core.trees import leaf_names
+from sgmcmc.results.after.check_pictures import panels
+from sgmcmc.results.after.checking import check
 from sgmcmc.results.report import figures
 from sgmcmc.results.report.numbers import TRACED, Numbers, shown
 from sgmcmc.results.report.svg import drawing, inline
@@ -30,6 +32,9 @@ IN_BRIEF = 12
 
 IN_A_FIGURE = 40
 """Rows of a figure of intervals; more numbers take more figures."""
+
+CHECKED_ROWS, CHECKED_DRAWS, MOST_GROUPED = 4000, 400, 2
+"""Rows and draws of predictive checks, and columns by whose groups residuals are shown."""
 
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 """Where an object is in memory, which differs from process to process."""
@@ -109,6 +114,7 @@ class Page:
             yield self.traces(self.numbers)
             if INFLATION[0] in self.numbers.table and np.isfinite(self.numbers.table[INFLATION[0]].to_numpy()).any():
                 yield self.inflation(self.numbers)
+            yield from self.checks()
         elif self.result.kept:
             yield _section("kept", "What was kept", "Instead of draws.", bullets(map(str, _names_of(self.result.kept))))
         if len(self.result.decisions):
@@ -182,6 +188,27 @@ class Page:
             for k, part in enumerate(_parts(known))
         ]
         return _section("inflation", "Bias of the variances", about, element("div", *pictures, class_="pictures"))
+
+    def checks(self) -> Iterator[Markup]:
+        """What was observed beside what the model simulates, where it can."""
+        model = self.result.model
+        if model is None or model.simulate is None or self.n_draws < LEAST_DRAWS:
+            return
+        columns = model.dataset if isinstance(model.dataset, Mapping) else {}
+        heading, named = "What the model would have observed", [name for name in model.coords or {} if name in columns]
+        try:
+            found = check(self.result, named[:MOST_GROUPED], CHECKED_ROWS, CHECKED_DRAWS, seed=0, progress=False)
+        except Exception as error:  # the rest of the page stands without what the user's own function could not do
+            yield _section("checks", heading, f"Could not be looked at. {type(error).__name__}: {ADDRESS.sub('', str(error))}")
+            return
+        about = "What was observed (black) beside what the posterior simulates for the same rows (blue, 90 % of it)."
+        drawn = [(outcome, draw) for outcome in found.outcomes.values() for draw in panels(outcome)]
+        pictures = [
+            _picture(figures.of_check(draw, outcome), f"c{k}", f"{draw.__name__} of {outcome.column}")
+            for k, (outcome, draw) in enumerate(drawn)
+        ]
+        said = bullets((line.removeprefix("- ") for line in str(found).splitlines()), class_="sentences")
+        yield _section("checks", heading, about, said, element("div", *pictures, class_="pictures"))
 
 
 def _made(result: Result) -> int:

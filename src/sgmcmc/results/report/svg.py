@@ -15,7 +15,10 @@ INK, FAINT, BAND, PAPER = "#010203", "#040506", "#070809", "#0a0b0c"
 CHAINS = tuple(f"#0d0e{number:02x}" for number in range(8))
 """Colours by which figures are drawn, each of which stands for one of the page's."""
 
-COLOURS = {INK: "currentColor", FAINT: "var(--faint)", BAND: "var(--band)", PAPER: "var(--card)"}
+ELSEWHERE = {"#000000": "currentColor", "#777777": "var(--faint)", "#0072b2": "var(--c0)", "#d55e00": "var(--c4)"}
+"""Colours of pictures that are not made for the page alone."""
+
+COLOURS = ELSEWHERE | {INK: "currentColor", FAINT: "var(--faint)", BAND: "var(--band)", PAPER: "var(--card)"}
 COLOURS |= {colour: f"var(--c{number})" for number, colour in enumerate(CHAINS)}
 
 STYLE = {
@@ -54,7 +57,8 @@ def inline(figure: Figure, name: str, told: str) -> Markup:
     head = re.match(r"<svg[^>]*viewBox=\"([^\"]*)\"[^>]*>", svg)
     assert head is not None  # matplotlib writes one
     opening = f'<svg viewBox="{head[1]}" role="img" aria-label="{_attribute(told)}">'
-    return Markup(opening + re.sub(r">\s+<", "><", svg[head.end() :]).replace("xlink:href", "href").strip())
+    rest = re.sub(r">\s+<", "><", svg[head.end() :]).replace(" \n", "").replace("xlink:href", "href")
+    return Markup(opening + rest.strip())
 
 
 def _own_references(svg: str, name: str) -> str:
