@@ -122,6 +122,16 @@ def mixture(y):
         numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(weights), parts), obs=y)
 
 
+def classes(y):
+    """The mixture with the class of every row as it is."""
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(2)))
+    centres = numpyro.sample("centres", dist.Normal(jnp.array([-1.0, 2.0]), 1).to_event(1))
+    s = numpyro.sample("s", dist.HalfNormal(1).expand([2]).to_event(1))
+    with numpyro.plate("rows", len(y)):
+        z = numpyro.sample("z", dist.Categorical(weights), infer={"enumerate": "parallel"})
+        numpyro.sample("y", dist.Normal(centres[z], s[z]), obs=y)
+
+
 def correlated(y):
     scales = numpyro.sample("scales", dist.HalfNormal(1).expand([2]).to_event(1))
     corr = numpyro.sample("corr", dist.LKJCholesky(2, 2.0))
@@ -167,6 +177,36 @@ CASES = {
     "two observed sites": Case(two_sites, {"X": X, "y": REAL, "z": COUNTS, "seen": RNG.random(N) < 0.7}),
     "two plates": Case(two_plates, {"y": PAIRS}, {"n_terms": 2}),
 }
+
+
+def of_size(n, seed=0):
+    """The data of the same models with more rows."""
+    rng = np.random.default_rng(seed)
+    X, group = rng.standard_normal((n, 2)), (np.arange(n) % 12).astype(np.int32)
+    line = 0.5 + X @ [1.0, -0.5]
+    real = line + 0.7 * rng.standard_normal(n) + 0.4 * rng.standard_normal(12)[group]
+    binary = (rng.random(n) < 1 / (1 + np.exp(-line))).astype(np.int32)
+    counts = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(0.5 * line))).astype(np.int32)
+    pairs = rng.standard_normal((n, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]])
+    clusters = np.where(rng.random(n) < 0.4, rng.normal(-2, 0.5, n), rng.normal(2, 1.0, n))
+    levels = np.digitize(real, [-0.5, 1.0]).astype(np.int32)
+    rows, grouped = {"X": X}, {"X": X, "y": real, "group": group}
+    return {
+        "no plate": Case(without_plate, rows | {"y": binary}),
+        "hierarchical": Case(hierarchical, grouped, {"n_groups": 12}),
+        "LocScaleReparam": Case(decentred, grouped, {"n_groups": 12}),
+        "Bayesian network": Case(network, {"a": X[:, 0], "b": X[:, 1], "c": real}),
+        "Student-t": Case(robust, rows | {"y": line + 0.5 * rng.standard_t(4, n)}),
+        "ordinal": Case(ordinal, rows | {"y": levels}, {"n_levels": 3}),
+        "negative binomial": Case(overdispersed, rows | {"y": counts}),
+        "MixtureSameFamily": Case(mixture, {"y": clusters}),
+        "LKJ": Case(correlated, {"y": pairs}),
+        "two plates": Case(two_plates, {"y": pairs}, {"n_terms": 2}),
+    }
+
+
+BIG = of_size(5000)
+"""Models whose posteriors are compared with those of NUTS."""
 
 
 class Whole(numpyro.primitives.Messenger):

@@ -116,6 +116,12 @@ class Model:
         told += [] if axes is None else [f"by {axes if isinstance(axes, str) else ', '.join(axes)}"]
         return ", ".join([*told, *([] if limit is None else [str(limit)])])
 
+    def named(self, params: PyTree) -> PyTree:
+        """All whose axes may have names: parameters, and what follows from them, as shapes."""
+        if self.deterministic is None or not isinstance(params, Mapping) or {*map(str, self.dims or ())} <= {*map(str, params)}:
+            return params
+        return {**params, **jax.eval_shape(self.deterministic, params)}
+
     def with_options(self, given: Mapping[str, Any], call: str) -> Model:
         """The model with what a call gives beside it; what both have is refused, but for names, where the call's are taken."""
         for name in ("log_prior", "constraints"):

@@ -300,6 +300,24 @@ class Result(Mapping[str, Any]):
 
         return check(self, by, rows, draws, seed, progress)
 
+    def deterministic(self) -> Result:
+        """What follows from the parameters by the model's own words, as a result: its draws, summaries, pictures.
+
+        Of a NumPyro model these are its deterministic sites, and what its reparametrised sites are made into, without those of
+        single rows, which are predictions. While a run goes on, `keep=Expectation(model.deterministic)` averages them.
+
+        >>> import numpy as np, sgmcmc
+        >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
+        >>> twice = lambda params: {"twice": 2 * params["mu"]}
+        >>> model = sgmcmc.Model(log_lik, {"x": np.zeros(100)}, {"mu": 0.0}, deterministic=twice)
+        >>> out = sgmcmc.sgld(model, 1e-2, minibatch_size=10, n_iters=50, seed=1)
+        >>> bool((out.deterministic()["twice"] == 2 * out["mu"]).all())
+        True
+        """
+        from sgmcmc.results.after.following import deterministic
+
+        return deterministic(self)
+
     def to_arviz(self) -> Any:
         """The draws as an ArviZ `DataTree` with a posterior group; settings go to its attributes.
 

@@ -11,6 +11,7 @@ from numpyro.infer import init_to_median
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.names import Coords, Dims
+from sgmcmc.core.programs_on_disk import keep_programs
 from sgmcmc.core.trees import Dataset
 from sgmcmc.models.bridge.arguments import check_arguments
 from sgmcmc.models.bridge.look import Look
@@ -29,6 +30,7 @@ def build(
     coords: Coords | None, dims: Dims | None,
 ) -> Model:  # fmt: skip
     """The model, or why it cannot be one."""
+    keep_programs()
     table = check_dataset(data)
     check_arguments(model, table, static)
     columns = {name: (tuple(column.shape[1:]), column.dtype) for name, column in table.items()}
@@ -40,11 +42,12 @@ def build(
     look.check()
     density = look.density(table)
     params, supports = look.starting_values(start)
-    if isinstance(init, Mapping):
-        _check_given(params, init)
+    unknown = [name for name in (init if isinstance(init, Mapping) else ()) if name not in params]
+    if unknown:
+        raise InputError(f"init has {unknown[0]!r}, which is no parameter of the model; it has {', '.join(params)}")
     derived = density.deterministic if density.derived else None
     moved = density.loc_scale if density.moved else None
-    named = look.dims() | dict(dims or {})
+    named = look.dims(density.derived) | dict(dims or {})
     observed = tuple(column for column in density.observed.values() if column in columns)
     return Model(
         density.log_lik, data, params, density.log_prior, supports or None, coords, named or None, observed,
@@ -57,7 +60,7 @@ def _strategy(init: Any) -> Start:
     if init is None:
         return median
     if isinstance(init, Mapping):
-        return lambda site: jnp.asarray(init[site["name"]], float) if site["name"] in init else median(site)
+        return lambda site: _given(site, init[site["name"]]) if site["name"] in init else median(site)
     if not callable(init):
         raise InputError(
             f"init is {describe(init)}; expected a dict of values by name, or a strategy such as numpyro.infer.init_to_mean"
@@ -65,9 +68,7 @@ def _strategy(init: Any) -> Start:
     return init
 
 
-def _check_given(values: dict[str, Any], init: Mapping[str, Any]) -> None:
-    for name, value in init.items():
-        if name not in values:
-            raise InputError(f"init has {name!r}, which is no parameter of the model; it has {', '.join(values)}")
-        if np.shape(value) != values[name].shape:
-            raise InputError(f"init[{name!r}] has shape {np.shape(value)}; expected {values[name].shape}")
+def _given(site: Any, value: Any) -> Any:
+    if np.shape(value) != site["fn"].shape():
+        raise InputError(f"init[{site['name']!r}] has shape {np.shape(value)}; expected {site['fn'].shape()}")
+    return jnp.asarray(value, float)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import PyTree, Rows
-from sgmcmc.models.bridge.tracing import FEW, Running, loc_and_scale, log_prob
+from sgmcmc.models.bridge.tracing import FEW, Running, Trace, loc_and_scale, log_prob
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Density:
         observed: the columns that observed sites have, by site; a site's own name where it has no column as it is.
         spared: columns that may be missing when rows are drawn, and when their mean is asked for.
         derived: deterministic sites that are no rows.
+        summed: latent sites of rows, and how many values each may have: they are summed over.
         moved: parameters with a location and a scale, one of which depends on other parameters.
     """
 
@@ -37,11 +39,24 @@ class Density:
     spared: Mapping[str, tuple[str, ...]]
     derived: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    summed: Mapping[str, int] = field(default_factory=dict)
 
     def log_lik(self, params: PyTree, rows: Rows) -> jax.Array:
         """One value per row."""
-        trace = self.running.trace(rows, params)
-        return sum((_by_row(log_prob(trace[name]), axis) for name, axis in self.axes.items()), start=jnp.zeros(()))
+        return jax.nn.logsumexp(self._each(lambda trace: self._by_row(trace, self.axes), rows, params), axis=0)
+
+    def _by_row(self, trace: Trace, names: Iterable[str]) -> jax.Array:
+        return sum((_by_row(log_prob(trace[name]), self.axes[name]) for name in names), start=jnp.zeros(()))
+
+    def _each(self, said: Callable[[Trace], PyTree], rows: Rows, params: PyTree) -> PyTree:
+        """What is said of a run, for all values that latent sites of rows may have together: these on the first axis."""
+        choices = [jnp.arange(count) for count in self.summed.values()]
+        together = dict(zip(self.summed, (grid.ravel() for grid in jnp.meshgrid(*choices)), strict=True)) if choices else {}
+
+        def of_one(chosen: Mapping[str, Any]) -> PyTree:
+            return said(self.running.trace(rows, params, start=partial(_choice, chosen)))
+
+        return jax.vmap(of_one)(together) if together else jax.tree.map(lambda x: x[None], of_one({}))
 
     def log_prior(self, params: PyTree) -> jax.Array:
         """The sum of all that is no row."""
@@ -61,9 +76,14 @@ class Density:
 
     def mean(self, params: PyTree, rows: Rows) -> Any:
         """The expected value of what is observed: an array, or a dict of them where several columns are."""
-        trace = self.running.trace(self._filled(rows, "mean"), params)
-        means = {column: self._rows_first(trace[name], _mean(trace[name]), name) for name, column in self.observed.items()}
-        return means if len(means) > 1 else next(iter(means.values()))
+
+        def said(trace: Trace) -> Any:
+            means = {column: self._rows_first(trace[name], _mean(trace[name]), name) for name, column in self.observed.items()}
+            return means, jnp.exp(self._by_row(trace, self.summed))
+
+        means, chances = self._each(said, self._filled(rows, "mean"), params)
+        mean = {name: jnp.einsum("kn,kn...->n...", jnp.broadcast_to(chances, x.shape[:2]), x) for name, x in means.items()}
+        return mean if len(mean) > 1 else next(iter(mean.values()))
 
     def deterministic(self, params: PyTree) -> dict[str, jax.Array]:
         """What follows from the parameters, by the names that the model gives it."""
@@ -75,7 +95,7 @@ class Density:
         trace = self._without_rows(params)
         return {name: loc_and_scale(trace[name]["fn"]) for name in self.moved}
 
-    def _without_rows(self, params: PyTree) -> Mapping[str, Any]:
+    def _without_rows(self, params: PyTree) -> Trace:
         return self.running.trace(self.running.blank(FEW), params)
 
     def _rows_first(self, site: Any, values: Any, name: str) -> jax.Array:
@@ -103,6 +123,14 @@ def _by_row(values: jax.Array, axis: int) -> jax.Array:
     """The sum over all axes but that of the rows."""
     first = jnp.moveaxis(values, axis, 0)
     return first.reshape(first.shape[0], -1).sum(axis=1) if first.ndim > 1 else first
+
+
+def _choice(chosen: Mapping[str, Any], site: Any) -> Any:
+    """The value so far down the list of those that a site may have, in all rows."""
+    if site["name"] not in chosen:
+        return None
+    values = site["fn"].enumerate_support(expand=False)[chosen[site["name"]]]
+    return jnp.broadcast_to(values, site["fn"].batch_shape)
 
 
 def _mean(site: Any) -> jax.Array:

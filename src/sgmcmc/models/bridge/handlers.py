@@ -22,6 +22,13 @@ class AllRows(Messenger):
         super().__init__(fn)
         self.total, self.rows, self.plates = total, rows, plates
         self.scaled: dict[str, float] = {}
+        self.met: list[str] = []
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        super().__exit__(kind, error, traceback)
+        missing = [name for name in self.plates if name not in self.met]
+        if missing and not isinstance(error, InputError):
+            raise InputError(f"plate names {missing[0]!r}; the model has {', '.join(self.met) or 'no plate'}") from error
 
     def process_message(self, msg: Any) -> None:
         if msg["type"] == "plate":
@@ -33,6 +40,7 @@ class AllRows(Messenger):
 
     def _plate(self, msg: Any) -> None:
         name, (size, subsample) = msg["name"], msg["args"]
+        self.met.append(name)
         fits = size in (self.total, self.rows)
         if name in self.plates if self.plates else fits:
             if not fits:

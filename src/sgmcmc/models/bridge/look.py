@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 
+from sgmcmc.core.compiling import options
 from sgmcmc.core.errors import InputError
 from sgmcmc.models.bridge.density import Density
 from sgmcmc.models.bridge.dependence import DERIVED, EACH, PARAMETER, ROW, SCALE, SUPPORT, VALUE, Program, columns_needed
@@ -69,17 +70,9 @@ class Look:
         )  # fmt: skip
         axes = {name: sites.row_axis(name) for name in sites.rows}
         moved = tuple(name for name in sites.parameters if self.few.has(name, SCALE) and self.few.needs(PARAMETER, [name], SCALE))
-        parameters = tuple(sites.parameters)
-        return Density(
-            self.running,
-            axes,
-            tuple(sites.others),
-            parameters,
-            self._columns(table),
-            {"simulate": (), "mean": ()},
-            derived,
-            moved,
-        )
+        spared, summed = {"simulate": (), "mean": ()}, sites.summed
+        latent, others = tuple(sites.parameters), tuple(sites.others)
+        return Density(self.running, axes, others, latent, self._columns(table), spared, derived, moved, summed)
 
     def _columns(self, table: Table) -> dict[str, str]:
         """The column that every observed site has as it is; else the site's own name."""
@@ -105,13 +98,13 @@ class Look:
             numbers = {name: [jnp.asarray(one) for one in jax.tree.leaves(support)] for name, support in supports.items()}
             return {name: jnp.asarray(trace[name]["value"], float) for name in supports}, numbers
 
-        values, numbers = jax.tree.map(np.asarray, jax.jit(run)())
+        values, numbers = jax.tree.map(np.asarray, jax.jit(run, compiler_options=options(in_a_hurry=True))())
         fixed = {name: jax.tree.unflatten(jax.tree.structure(one), numbers[name]) for name, one in supports.items()}
-        return values, {name: one for name, one in fixed.items() if not _free(one)}
+        return {name: values[name] for name in supports}, {name: one for name, one in fixed.items() if not _free(one)}
 
-    def dims(self) -> dict[str, list[str]]:
-        """Names of the axes of parameters in plates: those of the plates."""
-        named = {name: _axes(name, self.sites.few[name]) for name in self.sites.parameters}
+    def dims(self, derived: tuple[str, ...]) -> dict[str, list[str]]:
+        """Names of the axes of parameters in plates, and of what follows from these: those of the plates."""
+        named = {name: _axes(name, self.sites.few[name]) for name in (*self.sites.parameters, *derived)}
         return {name: axes for name, axes in named.items() if axes}
 
     def simulate(self, density: Density) -> Any:
@@ -154,8 +147,9 @@ def _free(support: Any) -> bool:
 
 
 def _axes(name: str, site: Site) -> list[str]:
-    """Names of the axes of a parameter, where one of them is a plate's or has a name of the user's."""
-    events = len(site.shape) - len(site.each)
-    named = {len(site.each) + dim: plate for plate, dim, _ in site.plates}
+    """Names of the axes of a value, where one of them is a plate's or has a name of the user's."""
+    events = len(site.shape) - len(site.each) if site.kind == "sample" else 0
+    places = {len(site.shape) - events + dim: (plate, size) for plate, dim, size in site.plates}
+    named = {axis: plate for axis, (plate, size) in places.items() if axis >= 0 and site.shape[axis] == size}
     named |= {len(site.shape) - events + k: axis for k, axis in enumerate(site.axes[:events])}
     return [named.get(k, f"{name}_dim_{k}") for k in range(len(site.shape))] if named else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from sgmcmc.core.errors import InputError
@@ -16,13 +17,9 @@ def check_sites(running: Running, sites: Sites) -> None:
 
 
 def _wrong(running: Running, sites: Sites) -> Iterator[str]:
-    names = {plate for site in sites.few.values() for plate, _, _ in site.plates}
-    for name in running.plates:
-        if name not in names:
-            yield f"plate names {name!r}; the plates of the model are {', '.join(sorted(names)) or 'none'}"
     for name, site in sites.few.items():
         yield from _wrong_with(running, sites, name, site)
-    if not any(site.observed and not site.auxiliary for site in sites.few.values()) and not sites.rows:
+    if not any(site.observed for site in sites.few.values()):
         yield "the model observes nothing: no sample statement has obs=, or what it has is None; give the column that it observes"
     if not sites.rows:
         observed = [name for name, site in sites.few.items() if site.observed]
@@ -37,6 +34,11 @@ def _wrong_with(running: Running, sites: Sites, name: str, site: Site) -> Iterat
         yield f"site {name!r} is a numpyro.param, which has no prior to sample from; {instead}"
     if site.kind == "mutable":
         yield f"site {name!r} is mutable: a log density must be the same whenever it is asked for; leave it out"
+    if site.latent and site.discrete and not sites.in_rows(name):
+        instead = (
+            "write the mixture of what it may be, with numpyro.factor for each row, or sample a model for each of its values"
+        )
+        yield f"{name!r} is discrete and one for all rows, so that rows are no sum; {instead}"
     if site.kind != "sample" or not sites.in_rows(name):
         return
     yield from _latent(running, sites, name, site)
@@ -44,7 +46,10 @@ def _wrong_with(running: Running, sites: Sites, name: str, site: Site) -> Iterat
 
 
 def _latent(running: Running, sites: Sites, name: str, site: Site) -> Iterator[str]:
-    if site.observed or site.discrete:
+    if site.observed:
+        return
+    if site.discrete:
+        yield from _discrete(name, site)
         return
     if name.endswith("_unobserved"):
         instead = "leave rows without an observation out, or wrap the statement into numpyro.handlers.mask(mask=...)"
@@ -59,6 +64,15 @@ def _latent(running: Running, sites: Sites, name: str, site: Site) -> Iterator[s
         "sum it out (StudentT for a normal with a scale of its own, MixtureSameFamily for a mixture), have one for each group"
     )
     yield f"{found}: minibatches would leave most of them out; {instead} of rows, or sample one for all outside of the plate"
+
+
+def _discrete(name: str, site: Site) -> Iterator[str]:
+    if site.choices == 0:
+        instead = "sum it out by hand, or take a distribution with finitely many values, such as Categorical or Binomial"
+        yield f"{name!r} is discrete and latent, with values that cannot be counted; {instead}"
+    if math.prod(site.shape) != FEW:
+        found = f"{name!r} is discrete and latent, with several values in every row (its shape is {site.shape} for {FEW} rows)"
+        yield f"{found}; only one is summed over: write MixtureSameFamily in its place"
 
 
 def _axes(sites: Sites, name: str, site: Site) -> Iterator[str]:

@@ -26,6 +26,7 @@ class Site:
         each: of what it adds to the log density.
         plates: name, axis from the right, and size of every plate it is in.
         axes: names that the user gave to axes of its events.
+        choices: how many values it may have, where it is discrete and these can be counted.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Site:
     each: tuple[int, ...] = ()
     plates: tuple[tuple[str, int, int], ...] = ()
     axes: tuple[str, ...] = ()
+    choices: int = 0
 
     @classmethod
     def of(cls, site: Any) -> Site:
@@ -46,7 +48,9 @@ class Site:
         auxiliary, axes = bool(infer.get("is_auxiliary")), tuple(infer.get("event_dims", ()))
         discrete = not auxiliary and bool(site["fn"].support.is_discrete)
         shapes = jnp.shape(site["value"]), jnp.shape(log_prob(site))
-        return cls("sample", site["is_observed"], auxiliary, discrete, *shapes, plates, axes)
+        counted = discrete and site["fn"].has_enumerate_support and site["fn"].event_dim == 0
+        choices = site["fn"].enumerate_support(expand=False).shape[0] if counted else 0
+        return cls("sample", site["is_observed"], auxiliary, discrete, *shapes, plates, axes, choices)
 
     @property
     def latent(self) -> bool:
@@ -88,9 +92,9 @@ class Sites:
         return [name for name in self.rows if self.few[name].observed and not self.few[name].auxiliary]
 
     @property
-    def enumerated(self) -> list[str]:
-        """Those of them that are to be summed over all values they may have."""
-        return [name for name in self.rows if self.few[name].latent]
+    def summed(self) -> dict[str, int]:
+        """Those of them that are latent and are summed over: how many values each may have."""
+        return {name: self.few[name].choices for name in self.rows if self.few[name].latent}
 
     @property
     def others(self) -> list[str]:
