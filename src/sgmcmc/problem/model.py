@@ -37,7 +37,7 @@ Made = TypeVar("Made")
 MODEL_ARGUMENTS = ("log_lik", "dataset", "params")
 """What a model stands for in a call; the rest of it are options."""
 
-AFTERWARDS = ("observed", "simulate", "mean", "draw_prior")
+AFTERWARDS = ("observed", "simulate", "mean", "draw_prior", "deterministic")
 BREAK = Markup("<br>")
 
 MODEL_OPTIONS = ("log_prior", "constraints", "coords", "dims")
