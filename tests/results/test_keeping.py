@@ -364,3 +364,26 @@ def test_supports_written_as_minus_infinity_are_noticed():
             lambda p, b: jnp.where(b["x"] < p, -jnp.log(p), -jnp.inf), data, 2.5, 1e-3, minibatch_size=100, n_iters=500, seed=1,
             progress=False,
         )  # fmt: skip
+
+
+def test_pairs_of_many_groups_are_called_by_what_they_are_of():
+    """Thousands of effects are kept in the order of their layout, some of them; their names go by the same order."""
+    from types import SimpleNamespace
+
+    from sgmcmc.algorithms.gradients.whitened import WhitenedState
+    from sgmcmc.core.names import Names
+    from sgmcmc.problem.arrow import ArrowWhitening, Layout
+    from sgmcmc.results.keeps import MOST_PAIRED, paired_numbers
+    from sgmcmc.results.result import paired_names
+
+    groups = MOST_PAIRED
+    tree = {"a": np.zeros((2, groups)), "b": np.zeros(3)}
+    layout = Layout((1, None), ((2, groups), (3,)))
+    whitening = ArrowWhitening(tree, np.eye(3), np.zeros((groups, 2, 3)), np.zeros((groups, 2, 2)), layout)
+    every = Names().numbers(tree)
+    found = paired_names(every, SimpleNamespace(estimator=WhitenedState(whitening, None)))
+    numbered = {"a": np.arange(2.0 * groups).reshape(2, groups), "b": 2 * groups + np.arange(3.0)}
+    numbers = np.asarray(layout.vector(numbered)).astype(int)[paired_numbers(len(every))]
+    assert found == [every[number] for number in numbers]
+    assert found[0] == "b[0]"
+    assert paired_names(every, SimpleNamespace(estimator=None)) == every[paired_numbers(len(every))]

@@ -456,6 +456,15 @@ def assemble(
     return Result(draws, kept, state, record.settings, weights, record.chained, pairs, decisions, names, model)
 
 
+def paired_names(every: list[str], state: State) -> list[str]:
+    """The names of the numbers that are kept in pairs, of the names of all: many groups are in the order of their layout."""
+    some = paired_numbers(len(every))
+    whitening = state.estimator.whitening if isinstance(state.estimator, WhitenedState) else None
+    if isinstance(whitening, ArrowWhitening) and len(every) > MOST_PAIRED:
+        return [every[i] for i in whitening.layout.order(whitening.origin)[some]]
+    return every[some]
+
+
 def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> Pairs:
     """Positions and gradients as the diagnostics take them: chain, draw, number."""
     factor = origin = None
@@ -463,7 +472,6 @@ def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> 
         whitening, some = state.estimator.whitening, paired_numbers(size(state.estimator.whitening.origin))
         if isinstance(whitening, ArrowWhitening) and size(whitening.origin) > MOST_PAIRED:
             factor, origin = whitening.scales[some], np.asarray(whitening.layout.vector(whitening.origin), np.float64)[some]
-            names = [names[i] for i in whitening.layout.order(whitening.origin)[some]]
         else:
             factor = np.asarray(whitening.factor) if whitening.dense else join(whitening.factor)[some]
             origin = join(whitening.origin)[some]

@@ -28,8 +28,8 @@ from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names
 from sgmcmc.problem.model import Model
 from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior
-from sgmcmc.results.keeps import Keep, Trace, paired_numbers
-from sgmcmc.results.result import PAIRS, Record, Result, assemble
+from sgmcmc.results.keeps import Keep, Trace
+from sgmcmc.results.result import PAIRS, Record, Result, assemble, paired_names
 from sgmcmc.results.words import OUTSIDE, Decisions
 from sgmcmc.rows.hosts import from_first
 from sgmcmc.rows.sources import Source
@@ -346,7 +346,7 @@ class Sampler:
         if place.version_changes:
             told["version_changes"] = place.version_changes
         form = "draws" if request.keep is None else "name" if isinstance(request.keep, Mapping) else "one"
-        names = self.posterior.names.numbers(self.like)[paired_numbers(size(self.like))] if PAIRS in request.keeps else []
+        names = paired_names(self.posterior.names.numbers(self.like), state) if PAIRS in request.keeps else []
         return Record(
             self._settings(state, told),
             chains is not None,

@@ -115,3 +115,36 @@ def test_priors_are_on_the_users_scale(frame):
     assert abs(fit["age"].mean() - 7) < 0.01
     assert abs(fit["sigma"].mean() / np.exp(5) - 1) < 0.05
     assert "age ~ Normal(7, 0.001)" in str(fit.decisions)
+
+
+@pytest.fixture(scope="module")
+def hierarchy():
+    """Few rows of each group, so that effects are written as multiples of their scale."""
+    rng = np.random.default_rng(2)
+    shop, x = rng.integers(0, 30, 500), rng.normal(10, 2, 500)
+    effects = rng.normal(0, 2.0, 30)
+    made = pd.DataFrame({"shop": [f"s{i:02}" for i in shop], "x": x, "y": 1 + 0.5 * x + effects[shop] + rng.normal(0, 1.0, 500)})
+    return made, sgmcmc.glm("y ~ x + (1 | shop)", made, priors={"sd(shop)": sgmcmc.distributions.HalfNormal(3.0)}, **RUN)
+
+
+def test_effects_of_groups_are_drawn_together(hierarchy):
+    frame, fit = hierarchy
+    assert list(fit) == ["Intercept", "x", "sigma", "sd(1|shop)", "1|shop"]
+    assert fit.names.labels("1|shop", (30,))[:2] == ["1|shop[s00]", "1|shop[s01]"]
+    rests = frame.y - fit["Intercept"].mean() - fit["x"].mean() * frame.x
+    alone = rests.groupby(frame["shop"]).mean()
+    together = fit["1|shop"].mean(axis=(0, 1))
+    assert np.corrcoef(together, alone)[0, 1] > 0.98
+    assert abs(together - together.mean()).sum() < abs(alone - alone.mean()).sum()
+    figure = fit.plot_groups()
+    assert len(figure.axes[0].get_yticks()) == 30
+
+
+def test_new_groups_come_from_the_population(hierarchy):
+    _, fit = hierarchy
+    new = pd.DataFrame({"shop": ["s00", "new", "new", "other"], "x": 10.0})
+    draws = fit.predict(new, "draws", of="mean", draws=2000)
+    np.testing.assert_array_equal(draws[:, 1], draws[:, 2])  # one shop, one effect
+    assert abs(np.corrcoef(draws[:, 1], draws[:, 3])[0, 1]) < 0.2
+    expected = np.sqrt((fit["sd(1|shop)"] ** 2).mean())
+    assert draws[:, 0].std() < 0.5 < 0.8 * expected < draws[:, 1].std() < 1.3 * expected

@@ -89,7 +89,7 @@ class Design:
 
     def typed(self, block: Frame, first_row: int = 0) -> Frame:
         """A block without gaps, its columns as their kinds have them."""
-        filled = self.missing.filled(block)
+        filled = self.missing.filled(block[[name for name in self.needed if name in block]])
         self.missing.refuse(filled, first_row)
         return self.facts.typed(filled)
 

@@ -38,13 +38,15 @@ def reported(core: Core, draws: PyTree) -> tuple[dict[str, np.ndarray], Names]:
         coords |= {f"{name} level": labels} if labels else {}
     for name, _, labels in core.coded:
         made[name], dims[name], coords[f"{name} level"] = _plain(core.scale * draws[name]), (f"{name} level",), labels
-    for group in core.groups:
-        _add_group(core, group, draws, made, coords, dims)
     for extra in core.family.extras:
         value = np.asarray(draws[extra.name], np.float64) * (core.scale if extra.unit else 1.0)
         made[extra.name] = _plain(value + np.asarray(shifted)[..., None] if extra.constraint == "ordered_vector" else value)
         if extra.constraint == "ordered_vector":
             dims[extra.name], coords["threshold"] = ("threshold",), _between(core.classes)
+    for group in core.groups:
+        _add_scales(core, group, draws, made)
+    for group in core.groups:
+        _add_effects(core, group, draws, made, coords, dims)
     return OrderedDict(made), Names(coords, {name: axes for name, axes in dims.items() if axes})
 
 
@@ -73,21 +75,23 @@ def _to_user(core: Core, group: Group) -> np.ndarray:
     return core.scale * matrix
 
 
-def _add_group(
+def _add_effects(
     core: Core, group: Group, draws: PyTree, made: dict[str, Any], coords: dict[str, Any], dims: dict[str, Any]
 ) -> None:
-    one, effects = group.effects, effects_of(core, group, draws)
-    covariance = _covariance(core, group, draws)
-    sds = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
-    coords[f"{one.name} group"] = group.labels
+    effects, by = effects_of(core, group, draws), group.effects.name
+    coords[f"{by} group"] = group.labels
     for number, part in enumerate(group.parts):
-        name = f"{part}|{one.name}"
-        made[name], dims[name] = _plain(effects[..., number]), (f"{one.name} group",)
-        made[f"sd({name})"] = _plain(sds[..., number])
-    for i in range(one.parts if one.correlated else 0):
-        for j in range(i + 1, one.parts):
-            correlation = covariance[..., i, j] / (sds[..., i] * sds[..., j])
-            made[f"corr({group.parts[i]},{group.parts[j]}|{one.name})"] = _plain(correlation)
+        made[f"{part}|{by}"], dims[f"{part}|{by}"] = _plain(effects[..., number]), (f"{by} group",)
+
+
+def _add_scales(core: Core, group: Group, draws: PyTree, made: dict[str, Any]) -> None:
+    """Standard deviations and correlations."""
+    covariance, parts, by = _covariance(core, group, draws), group.parts, group.effects.name
+    sds = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    for number, part in enumerate(parts):
+        made[f"sd({part}|{by})"] = _plain(sds[..., number])
+    for i, j in itertools.combinations(range(len(parts)), 2) if group.effects.correlated else ():
+        made[f"corr({parts[i]},{parts[j]}|{by})"] = _plain(covariance[..., i, j] / (sds[..., i] * sds[..., j]))
 
 
 def _covariance(core: Core, group: Group, draws: PyTree) -> np.ndarray:

@@ -123,8 +123,7 @@ def find_response(parsed: Parsed, family: Family, link: str, facts: Facts) -> Re
     """The outcome as the family wants it, with its mean and spread."""
     _check_form(parsed, family)
     response = Response(parsed, family, _levels(parsed, family, facts))
-    rows = facts.sample
-    found = response.columns(rows)
+    found = _of_sample(response, facts)
     y = found["y"]
     if response.classes:
         shares = np.bincount(y.astype(int), minlength=response.classes) / len(y)
@@ -134,6 +133,20 @@ def find_response(parsed: Parsed, family: Family, link: str, facts: Facts) -> Re
     mean = float(y.sum() / found["trials"].sum()) if "trials" in found else float(y.mean())
     sd = float(y.std()) or 1.0
     return Response(parsed, family, response.levels, outcome=Outcome(_inside(mean, family, len(y)), sd))
+
+
+def _of_sample(response: Response, facts: Facts) -> Columns:
+    """The outcome of the sample. What is wrong is told with the number of its row, and so later where these are not all rows."""
+    whole = facts.n_rows == len(facts.sample) and not facts.dropped
+    if whole:
+        return response.columns(facts.sample)
+    rows, kept = facts.sample, np.ones(len(facts.sample), bool)
+    if response.levels is None:
+        allowed, _ = RULES[response.family.kind]
+        with np.errstate(invalid="ignore"):
+            y = evaluate(response.parsed.outcome, rows, "outcome")
+            kept = allowed(y) & np.isfinite(y)
+    return response.columns(rows[kept]) if kept.any() else {"y": np.ones(1), "trials": np.ones(1)}
 
 
 def _standardised(response: Response, y: np.ndarray) -> Response:

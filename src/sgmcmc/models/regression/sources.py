@@ -99,7 +99,7 @@ def _of_pandas(frame: Frame) -> Source:
 
 def _of_polars(frame: Any) -> Source:
     def read(columns: list[str]) -> Iterator[Frame]:
-        return (part.to_pandas() for part in frame.select(columns).iter_slices(BLOCK_ROWS))
+        return (_alphabetical(part.to_pandas()) for part in frame.select(columns).iter_slices(BLOCK_ROWS))
 
     return Source(list(frame.columns), read)
 
@@ -107,7 +107,7 @@ def _of_polars(frame: Any) -> Source:
 def _of_lazy(frame: Any) -> Source:
     def read(columns: list[str]) -> Iterator[Frame]:
         batches = frame.select(columns).collect_batches(chunk_size=BLOCK_ROWS, maintain_order=True)
-        return (batch.to_pandas() for batch in batches)
+        return (_alphabetical(batch.to_pandas()) for batch in batches)
 
     return Source(frame.collect_schema().names(), read, in_memory=False)
 
@@ -115,9 +115,18 @@ def _of_lazy(frame: Any) -> Source:
 def _of_arrow(table: Any) -> Source:
     def read(columns: list[str]) -> Iterator[Frame]:
         chosen = table.select(columns) if hasattr(table, "select") else table.to_table(columns=columns)
-        return (batch.to_pandas() for batch in chosen.to_batches(max_chunksize=BLOCK_ROWS))
+        return (_alphabetical(batch.to_pandas()) for batch in chosen.to_batches(max_chunksize=BLOCK_ROWS))
 
     return Source(list(table.schema.names), read)
+
+
+def _alphabetical(block: Frame) -> Frame:
+    """Categories in the order in which they happened to come, as polars and Arrow have them, put into that of the alphabet."""
+    for name in block:
+        kind = block[name].dtype
+        if hasattr(kind, "categories") and not kind.ordered:
+            block[name] = block[name].cat.reorder_categories(sorted(kind.categories))
+    return block
 
 
 def _of_files(paths: Any) -> Source:
