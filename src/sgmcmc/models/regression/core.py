@@ -111,8 +111,9 @@ class Core:
     def predictor(self) -> Predictor:
         coded = tuple((name, column) for name, column, _ in self.coded)
         effects = tuple(group.effects for group in self.groups)
+        units = (self.shift, self.scale)
         width, has = self.columns.width, self.intercept and not self.family.ordered
-        return Predictor(self.family.name, self.link, width, has, coded, effects, self.offset, self.weighted)
+        return Predictor(self.family.name, self.link, width, has, coded, effects, self.offset, self.weighted, *units)
 
     def start(self) -> PyTree:
         """Where the search for the posterior starts: no effects, the rest as observed."""

@@ -18,7 +18,7 @@ from sgmcmc.models.regression.functions import columns_of, evaluate
 from sgmcmc.models.regression.matrix import MOST_SPREAD, Matrix, factors_of, fit_matrix, level_column, terms_of
 from sgmcmc.models.regression.missing import Missing
 from sgmcmc.models.regression.response import Response
-from sgmcmc.models.regression.sources import Frame, Source
+from sgmcmc.models.regression.sources import Frame, Source, find_source
 
 MOST_KEPT = 2_000
 """Rows of the frame that a result keeps, for effects and pictures."""
@@ -141,6 +141,14 @@ class Design:
             if len(kept):
                 yield self.rows(kept.reset_index(drop=True), first_row, outcome)
             first_row += len(raw)
+
+    def dataset(self, new: Any) -> Rows:
+        """All rows of a frame with their outcomes, in memory."""
+        source = find_source(new)
+        if absent := [name for name in self.needed if name not in source.names]:
+            raise InputError(f"the new frame has no column {absent[0]!r}; it needs {', '.join(self.needed)}")
+        parts = list(self.blocks(source))
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def predicting(self, names: list[str]) -> list[str]:
         """The columns that rows to predict must have; one that is not there is refused."""

@@ -29,7 +29,7 @@ def averages(fit: Regression, frame: Frame, draws: int) -> np.ndarray:
     model = fit.inner.model
     assert model is not None
     each = fit.inner.predict(rows, "draws", function=model.mean, draws=draws, progress=False)
-    return fit.core.shift + fit.core.scale * np.asarray(each, np.float64).mean(axis=1)
+    return np.asarray(each, np.float64).mean(axis=1)
 
 
 def levels_of(fit: Regression, column: str, asked: Sequence[Any] | None = None) -> list[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Rows, tree_map
 from sgmcmc.models.regression.core import Group
-from sgmcmc.models.regression.predictor import Predictor
+from sgmcmc.models.regression.predictor import STANDARD, Predictor
 from sgmcmc.models.regression.report import effects_of
 from sgmcmc.problem.passes import all_rows
 from sgmcmc.rows.table import check_dataset
@@ -119,7 +119,7 @@ def _score_and_information(predictor: Predictor, params: Any, rows: Rows) -> Any
     eta, own = predictor.eta(params, rows), predictor.own(params)
 
     def total(eta: Any) -> Any:
-        each = predictor.family.log_density(predictor.link, eta, own, rows)
+        each = predictor.family.log_density(predictor.link, eta, own, rows | {"y": rows.get(STANDARD, rows["y"])})
         return (rows["weight"] * each if predictor.weighted else each).sum()
 
     score, second = jax.jvp(jax.grad(total), (eta,), (jax.numpy.ones_like(eta),))

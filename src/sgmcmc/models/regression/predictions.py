@@ -1,4 +1,4 @@
-"""Predictions of a regression for rows of any frame, on the scale of its outcome."""
+"""Predictions of a regression for rows of any frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from sgmcmc.core.checks import check_choice
 from sgmcmc.core.errors import InputError
-from sgmcmc.core.trees import Rows, tree_map
+from sgmcmc.core.trees import Rows
 from sgmcmc.models.regression.columns import Levels, keys_of
 from sgmcmc.models.regression.design import Design
 from sgmcmc.models.regression.sources import Source, find_source
@@ -29,13 +29,7 @@ def predict(fit: Regression, new: Any, kind: str, of: str, options: dict[str, An
         raise InputError("predict needs the model, which this result does not have")
     if of == MEAN and kind != "mean":
         options = options | {"function": inner.model.mean}
-    found = inner.predict(rows, kind, **options)
-    return found if fit.core.classes else tree_map(lambda x: _outwards(fit, x), found)
-
-
-def _outwards(fit: Regression, values: Any) -> Any:
-    """On the scale of the outcome as it came."""
-    return values if fit.core.scale == 1.0 and fit.core.shift == 0.0 else fit.core.shift + fit.core.scale * values
+    return inner.predict(rows, kind, **options)
 
 
 def encoded(fit: Regression, new: Any, seed: Any) -> tuple[Result, Rows]:

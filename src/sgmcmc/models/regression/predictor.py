@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ from sgmcmc.core.trees import PyTree, Rows
 from sgmcmc.models.regression.families import FAMILIES, Family
 
 INTERCEPT, COEFFICIENTS = "Intercept", "coefficients"
+
+STANDARD = "standardised y"
+"""The column of an outcome in standard units."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class Predictor:
         effects: of groups.
         offset: whether rows have one.
         weighted: whether rows have weights.
+        shift: taken off the outcome, which is then divided by `scale`; rows have both, as they came and standardised.
+        scale: 1 where it is as it came.
     """
 
     family_name: str
@@ -81,10 +87,20 @@ class Predictor:
     effects: tuple[Effects, ...] = ()
     offset: bool = False
     weighted: bool = False
+    shift: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def scaled(self) -> bool:
+        return (self.shift, self.scale) != (0.0, 1.0)
 
     @property
     def family(self) -> Family:
         return FAMILIES[self.family_name]
+
+    def outwards(self, outcome: jax.Array) -> jax.Array:
+        """An outcome as it came, of a standardised one."""
+        return self.shift + self.scale * outcome if self.scaled else outcome
 
     def own(self, params: PyTree) -> dict[str, Any]:
         """The family's own parameters."""
@@ -109,18 +125,23 @@ class Predictor:
 
 
 def log_lik(predictor: Predictor, params: PyTree, rows: Rows) -> jax.Array:
-    """The log likelihood of every row."""
+    """The log likelihood of every row, of the outcome as it came."""
     family, eta = predictor.family, predictor.eta(params, rows)
-    each = family.log_density(predictor.link, eta, predictor.own(params), rows)
+    own = predictor.own(params)
+    if predictor.scaled:
+        each = family.log_density(predictor.link, eta, own, rows | {"y": rows[STANDARD]}) - math.log(predictor.scale)
+    else:
+        each = family.log_density(predictor.link, eta, own, rows)
     return rows["weight"] * each if predictor.weighted else each
 
 
 def mean(predictor: Predictor, params: PyTree, rows: Rows) -> jax.Array:
     """The expected outcome of every row; of classes the probabilities of all."""
-    return predictor.family.mean(predictor.link, predictor.eta(params, rows), predictor.own(params), rows)
+    eta = predictor.eta(params, rows)
+    return predictor.outwards(predictor.family.mean(predictor.link, eta, predictor.own(params), rows))
 
 
 def simulate(predictor: Predictor, key: jax.Array, params: PyTree, rows: Rows) -> dict[str, jax.Array]:
     """An outcome of every row."""
     eta = predictor.eta(params, rows)
-    return {"y": predictor.family.simulate(key, predictor.link, eta, predictor.own(params), rows)}
+    return {"y": predictor.outwards(predictor.family.simulate(key, predictor.link, eta, predictor.own(params), rows))}

@@ -14,6 +14,7 @@ from sgmcmc.models.regression.families import Family
 from sgmcmc.models.regression.families.base import Outcome
 from sgmcmc.models.regression.formula import Parsed
 from sgmcmc.models.regression.functions import evaluate
+from sgmcmc.models.regression.predictor import STANDARD as STANDARD_Y
 from sgmcmc.models.regression.sources import Frame
 
 Columns = dict[str, np.ndarray]
@@ -72,7 +73,9 @@ class Response:
     def columns(self, block: Frame, first_row: int = 0) -> Columns:
         """The outcome of some rows, with trials or events."""
         y = self._checked(block, first_row)
-        made = {"y": ((y - self.shift) / self.scale)}
+        made = {"y": y}
+        if (self.shift, self.scale) != (0.0, 1.0):
+            made[STANDARD_Y] = (y - self.shift) / self.scale
         if self.parsed.form == "proportion":
             made["trials"] = self._trials(block, y, first_row)
         if self.parsed.form == "censored":

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from sgmcmc.results.after.densities import LogScore
+
 
 @dataclass(frozen=True)
 class Regression(Result):
@@ -53,6 +55,11 @@ class Regression(Result):
         told |= {"draws": draws, "names": names, "pairs": pairs}
         return cls(**told, inner=inner, core=core, design=design)
 
+    @property
+    def sampled(self) -> Any:
+        """The draws in standardised variables."""
+        return self.inner.draws
+
     def __repr__(self) -> str:
         return f"<Regression {self.design.response.parsed.text!r}, family {self.core.family.name!r}: {', '.join(self)}>"
 
@@ -84,6 +91,12 @@ class Regression(Result):
     ) -> dict[str, np.ndarray]:
         """Outcomes as the model would make them, by column: `{"y": ...}`, draws first, then rows."""
         return {"y": self.predict(new, "draws", draws=draws, seed=seed, progress=progress)}
+
+    def log_score(  # pyright: ignore[reportIncompatibleMethodOverride]: frames in place of datasets
+        self, new: Any, *, draws: int = 1000, progress: Progress = True
+    ) -> LogScore:
+        """How well the rows of a frame are foreseen: as of `Result`, for a frame that has the outcome."""
+        return self.inner.log_score(self.design.dataset(new), draws=draws, progress=progress)
 
     def compare_levels(self, column: str, levels: Sequence[Any] | None = None, *, draws: int = 500) -> pandas.DataFrame:
         """What if all rows had this level: the expected outcome at each, and its difference from the first (`mean`, `sd`, ...).
