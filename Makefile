@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models sbc docs browser clean
+.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models sbc docs browser screenshots notebook clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
@@ -18,6 +18,8 @@ help:
 	@echo "make bench-models sample beside NUTS on hierarchies, shrinkage, many parameters and classics; hours"
 	@echo "make sbc       simulation-based calibration of sample, five models, 200 replications each; hours"
 	@echo "make browser   Chromium, from Debian's packages: tests look at reports in it, and skip that where it is missing"
+	@echo "make screenshots pictures of a report for the documentation; needs Chromium"
+	@echo "make notebook  run the notebook among the examples again and write its output into it"
 	@echo "make docs      build the documentation into site/"
 
 install: $(STAMP)
@@ -72,6 +74,12 @@ sbc: $(STAMP)
 
 browser:
 	$(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends chromium
+
+screenshots: $(STAMP)
+	$(BIN)/python -m tools.screenshots
+
+notebook: $(STAMP)
+	$(BIN)/python -m tools.notebook examples/claims.ipynb
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,6 +1,6 @@
 """A page in Chromium as a reader has it: what it says, what it asks the network for, and a picture of it.
 
-    python tools/browser.py page.html picture.png --width 390 --dark
+    python -m tools.browser page.html picture.png --width 390 --dark
 
 It speaks the DevTools protocol through two pipes, so that no port is open and no driver is needed.
 """

@@ -33,7 +33,7 @@ class Picture(Figure):
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=SHARP)
+        save_png(self, buffer, SHARP)
         width, height = (round(SHARP / 2 * inches) for inches in self.get_size_inches())
         return buffer.getvalue(), {"width": width, "height": height}
 
@@ -122,10 +122,10 @@ def histogram(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
     return (edges[1:] + edges[:-1]) / 2, np.convolve(heights, kernel / kernel.sum(), mode="same")
 
 
-def save_png(figure: Figure, path: Path | IO[bytes]) -> None:
+def save_png(figure: Figure, path: Path | IO[bytes], dpi: int = 110) -> None:
     """Write a PNG of 256 colours, which is less than half the size of one with all of them."""
     from PIL import Image
 
     buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=110)
+    figure.savefig(buffer, dpi=dpi)
     Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, format="PNG", optimize=True)
