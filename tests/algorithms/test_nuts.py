@@ -12,10 +12,10 @@ import pytest
 import sgmcmc
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.algorithms.nuts import Nuts
-from sgmcmc.checkpoints.packing import pack, unpack
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import Whitening
 from sgmcmc.results.diagnostics import mixing
+from sgmcmc.results.packing import pack, unpack
 from sgmcmc.rows.sources import AllRows
 from sgmcmc.run.request import Problem
 from sgmcmc.run.sampler import Given, Sampler

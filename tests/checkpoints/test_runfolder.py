@@ -16,9 +16,10 @@ import pytest
 from damage import flip, largest_file
 
 from sgmcmc import InputError, SgmcmcError, SgmcmcWarning
-from sgmcmc.checkpoints.durable import DamagedFileError, DrawFile, FolderLock, Layout, read_arrays, read_draws, write_arrays
+from sgmcmc.checkpoints.durable import DamagedFileError, DrawFile, FolderLock, Layout, read_draws
 from sgmcmc.checkpoints.folder import RunFolder
 from sgmcmc.checkpoints.reading import read
+from sgmcmc.core.array_files import read_arrays, write_arrays
 
 PRINT = {"stepsize": "0.0001", "log_lik": "function: ab, captured cd"}
 LIKE = {"mu": jax.ShapeDtypeStruct((2,), np.float32), "w": jax.ShapeDtypeStruct((2, 3), np.float32)}

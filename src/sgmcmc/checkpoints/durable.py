@@ -6,8 +6,6 @@ A file of draws has one record for each stored draw, all parameters and chains i
 from __future__ import annotations
 
 import errno
-import hashlib
-import io
 import json
 import os
 import weakref
@@ -22,14 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.checkpoints.packing import fill, outline
+from sgmcmc.core.array_files import contents_of
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.files import DamagedFileError, checked_json, locked, replacing
 from sgmcmc.core.trees import PyTree
-
-SPEC = "spec"
-SEAL = b"blake2b:"
-"""What an npz file ends with, before the checksum of everything else. Readers of zip files look past it."""
+from sgmcmc.results.packing import fill, outline
 
 REMEDIES = {
     "free some space": (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
@@ -53,40 +48,7 @@ def write_failure(path: Path, error: OSError, folder: Path, safe: int) -> Sgmcmc
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read what `write_json` wrote."""
-    return checked_json(_contents(path), path)
-
-
-def write_arrays(path: Path, spec: dict[str, Any], arrays: Sequence[np.ndarray], previous: Path | None = None) -> None:
-    """Write JSON and arrays into one npz file, atomically and durably."""
-    named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
-    named[SPEC] = np.frombuffer(json.dumps(spec).encode(), np.uint8)
-    with replacing(path, previous) as file:
-        np.savez(file, **named)
-        file.seek(0)
-        file.write(SEAL + _digest(file))
-
-
-def read_arrays(path: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Read what `write_arrays` wrote."""
-    contents = _contents(path)
-    size = len(contents) - len(SEAL) - 32
-    if contents[size : size + len(SEAL)] != SEAL or _digest(io.BytesIO(contents[:size])) != contents[-32:]:
-        raise DamagedFileError(f"{path} is damaged: its checksum does not fit")
-    with np.load(io.BytesIO(contents), allow_pickle=False) as file:
-        return json.loads(file[SPEC].tobytes()), [file[f"a{number}"] for number in range(len(file.files) - 1)]
-
-
-def _contents(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise DamagedFileError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _digest(file: Any) -> bytes:
-    return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest().encode()
+    return checked_json(contents_of(path), path)
 
 
 class FolderLock:

@@ -26,9 +26,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.checkpoints.durable import DrawFile, FolderLock, read_arrays, write_arrays, write_failure
+from sgmcmc.checkpoints.durable import DrawFile, FolderLock, write_failure
 from sgmcmc.checkpoints.fingerprint import VERSIONS, differences
-from sgmcmc.checkpoints.packing import outline, pack, unpack
 from sgmcmc.checkpoints.places import FolderPlace
 from sgmcmc.checkpoints.reading import (
     FORMAT,
@@ -44,10 +43,12 @@ from sgmcmc.checkpoints.reading import (
     read_manifest,
     refuse_foreign,
 )
+from sgmcmc.core.array_files import read_arrays, write_arrays
 from sgmcmc.core.checks import as_key, draw_seed, seed_number
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import DamagedFileError, sync_folder, write_json
 from sgmcmc.core.trees import PyTree
+from sgmcmc.results.packing import outline, pack, unpack
 
 
 class RunFolder(FolderPlace):

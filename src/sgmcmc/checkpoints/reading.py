@@ -13,12 +13,14 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from sgmcmc.checkpoints.durable import read_arrays, read_draws, read_json, whole_draws
-from sgmcmc.checkpoints.packing import unpack
+from sgmcmc.checkpoints.durable import read_draws, read_json, whole_draws
+from sgmcmc.core.array_files import read_arrays
 from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import DamagedFileError, replacing
 from sgmcmc.core.trees import PyTree
 from sgmcmc.problem.model import Model
+from sgmcmc.results.after.reading import read_result
+from sgmcmc.results.packing import unpack
 from sgmcmc.results.result import Record, Result, assemble
 
 FORMAT = 1
@@ -52,10 +54,11 @@ class Reading:
 
 
 def load(path: str | Path, model: Model | None = None) -> Result:
-    """The result so far of a run with `checkpoint=path`, also while it runs; the model and the data are not needed.
+    """The result that `fit.save(path)` wrote, or the result so far of a run with `checkpoint=path`, also while it runs; the model
+    and the data are not needed.
 
-    The draws stay on disk until they are used. Parameters in nodes other than dicts, lists and tuples come as dicts by name.
-    A `model` is put into the result, for what needs one after the fit.
+    The draws of a run stay on disk until they are used. Parameters in nodes other than dicts, lists and tuples come as dicts by
+    name. A `model` is put into the result, for what needs one after the fit: predictions, checks, leave-one-out.
 
     >>> import tempfile, numpy as np, sgmcmc
     >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
@@ -65,6 +68,8 @@ def load(path: str | Path, model: Model | None = None) -> Result:
     >>> bool((sgmcmc.load(folder)["mu"] == out["mu"]).all())
     True
     """
+    if Path(path).expanduser().is_file():
+        return read_result(Path(path).expanduser(), model)
     reading = read(path)
     # Of a run that began anew, the last beginning that made draws.
     begun = [part for _, part in sorted(reading.parts.items()) if part.last is not None]
@@ -81,7 +86,8 @@ def read(path: str | os.PathLike[str]) -> Reading:
     """What a run's folder holds, also while the run goes on; nothing is changed and no lock is taken."""
     folder = Path(path).expanduser().absolute()
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}; expected one that a run with checkpoint={str(path)!r} made")
+        expected = f"expected one that a run with checkpoint={str(path)!r} made, or a file that fit.save made"
+        raise InputError(f"there is no folder {folder}; {expected}")
     if not (folder / MANIFEST).exists():
         refuse_foreign(folder)
         raise SgmcmcError(f"{folder} holds no draws yet: its run has only begun")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -204,6 +205,11 @@ class Result(Mapping[str, Any]):
         with np.errstate(all="ignore"):
             return Judge(self, pairs, inflation).health()
 
+    @property
+    def in_model(self) -> Result:
+        """The draws as parameters of the model: this very result, unless it shows others."""
+        return self
+
     def predict(
         self, new: Dataset | None = None, kind: str = "mean", *, function: Callable[[PyTree, Rows], Any] | None = None,
         level: float = 0.9, draws: int = 500, seed: Any = 0, progress: Progress = True,
@@ -243,7 +249,7 @@ class Result(Mapping[str, Any]):
         """
         from sgmcmc.results.after.predicting import predict
 
-        return predict(self, new, kind, function, level, draws, seed, progress)
+        return predict(self.in_model, new, kind, function, level, draws, seed, progress)
 
     def posterior_predictive(
         self, new: Dataset | None = None, *, draws: int = 500, seed: Any = 0, progress: Progress = True
@@ -254,7 +260,7 @@ class Result(Mapping[str, Any]):
         """
         from sgmcmc.results.after.predicting import posterior_predictive
 
-        return posterior_predictive(self, new, draws, seed, progress)
+        return posterior_predictive(self.in_model, new, draws, seed, progress)
 
     def log_score(self, new: Dataset, *, draws: int = 1000, progress: Progress = True) -> LogScore:
         """How well rows are foreseen that the fit has not seen: the log of their posterior predictive density, row by row.
@@ -272,7 +278,7 @@ class Result(Mapping[str, Any]):
         """
         from sgmcmc.results.after.densities import log_score
 
-        return log_score(self, new, draws, progress)
+        return log_score(self.in_model, new, draws, progress)
 
     def check(
         self, *, by: str | Sequence[str] = (), rows: int = 10_000, draws: int = 400, seed: int = 0, progress: Progress = True
@@ -303,7 +309,25 @@ class Result(Mapping[str, Any]):
         """
         from sgmcmc.results.after.checking import check
 
-        return check(self, by, rows, draws, seed, progress)
+        return check(self.in_model, by, rows, draws, seed, progress)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the result into one file, bit for bit, for `sgmcmc.load(path)` in any process: `fit.save("fit.sgmcmc")`.
+
+        The file holds all but the model: draws, what was kept, settings, decisions, names, what `health` needs, and where the
+        chains stand. It is an npz of plain arrays and JSON, without pickle, written whole or not at all. What was at `path` is
+        replaced. Hand the model to `load`, for what needs it: `sgmcmc.load(path, model=model)`.
+
+        >>> import tempfile, numpy as np, sgmcmc
+        >>> log_lik = lambda params, rows: -0.5 * ((rows["x"] - params["mu"]) ** 2).sum()
+        >>> fit = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=500, seed=1)
+        >>> fit.save(path := f"{tempfile.mkdtemp()}/fit.sgmcmc")
+        >>> bool((sgmcmc.load(path)["mu"] == fit["mu"]).all())
+        True
+        """
+        from sgmcmc.results.after.saving import save
+
+        save(self, path)
 
     def deterministic(self) -> Result:
         """What follows from the parameters by the model's own words, as a result: its draws, summaries, pictures.

@@ -16,11 +16,11 @@ import numpy as np
 
 from sgmcmc.checkpoints.durable import DrawFile, read_draws, whole_draws
 from sgmcmc.checkpoints.folder import RunFolder
-from sgmcmc.checkpoints.packing import pack, unpack
 from sgmcmc.checkpoints.places import FolderPlace
 from sgmcmc.checkpoints.reading import Checkpoint, draws_path
 from sgmcmc.core.errors import SgmcmcError, warn
 from sgmcmc.core.trees import PyTree, tree_map
+from sgmcmc.results.packing import pack, unpack
 from sgmcmc.rows.hosts import exchange, from_first, together
 
 

@@ -19,13 +19,13 @@ from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.second_order import BesidePrior, CurvedCentre, SecondOrder
 from sgmcmc.algorithms.gradients.whitened import Whitened, WhitenedState, centre_of, whitened_centre
 from sgmcmc.algorithms.kernel import Kernel
-from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.trees import PyTree, Rows, size, split, tree_map
 from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.problem.passes import compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import AnyWhitening, Whitening, whitened
+from sgmcmc.results.packing import packable
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.importance import Importance, Pool
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample

@@ -12,7 +12,6 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.algorithms.nuts import Nuts
-from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.checks import seed_number
 from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import PyTree, Rows, shapes, size, tree_map
@@ -20,6 +19,7 @@ from sgmcmc.problem.passes import compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import AnyWhitening, Whitening
+from sgmcmc.results.packing import packable
 from sgmcmc.results.words import Decisions
 from sgmcmc.rows.sources import AllRows
 from sgmcmc.run.request import Problem

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
-from sgmcmc.checkpoints.packing import packable
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
@@ -16,6 +15,7 @@ from sgmcmc.problem.arrow import Layout
 from sgmcmc.problem.passes import FullPasses, compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening
+from sgmcmc.results.packing import packable
 from sgmcmc.rows.sources import subsample
 from sgmcmc.rows.table import Table
 from sgmcmc.run.request import Problem

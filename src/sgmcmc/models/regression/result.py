@@ -63,6 +63,10 @@ class Regression(Result):
     def __repr__(self) -> str:
         return f"<Regression {self.design.response.parsed.text!r}, family {self.core.family.name!r}: {', '.join(self)}>"
 
+    @property
+    def in_model(self) -> Result:
+        return self.inner
+
     def predict(  # pyright: ignore[reportIncompatibleMethodOverride]: frames in place of datasets
         self, new: Any = None, kind: str = "mean", *, of: str = "outcome", level: float = 0.9, draws: int = 500, seed: Any = 0,
         progress: Progress = True,

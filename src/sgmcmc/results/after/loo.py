@@ -113,6 +113,7 @@ def loo(fit: Result, rows: int = 1000, *, draws: int = 1000, seed: int = 0, prog
     >>> found.ok, found.pareto_k.shape, bool(abs(found.p_loo - 1) < 0.5)
     (True, (200,), True)
     """
+    fit = fit.in_model
     model = model_of(fit, "loo")
     table = check_dataset(model.dataset)
     if isinstance(table, Stratum) and table.in_strata:

@@ -22,6 +22,7 @@ from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree, State, leaf_names
 from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout
 from sgmcmc.problem.whitening import Whitening
+from sgmcmc.results.diagnostics import Pairs
 from sgmcmc.results.keeps import MomentValues
 from sgmcmc.results.quantiles import QuantileValues
 from sgmcmc.results.words import Decision, Decisions
@@ -29,7 +30,7 @@ from sgmcmc.results.words import Decision, Decisions
 Packable = TypeVar("Packable")
 
 SHAPES = (Whitening, ArrowWhitening, Arrow, Layout, Matrix, BesidePrior)
-OURS = (State, Centre, CurvedCentre, WhitenedState, *SHAPES, Decision, Decisions, MomentValues, QuantileValues)
+OURS = (State, Centre, CurvedCentre, WhitenedState, *SHAPES, Decision, Decisions, MomentValues, QuantileValues, Pairs)
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
 NUMBERS: dict[str, Any] = {"int": int, "float": float}
 RECORDS: dict[str, Any] = {record.__name__: record for record in OURS}

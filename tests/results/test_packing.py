@@ -14,9 +14,9 @@ from sgmcmc import InputError, State
 from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.gradients.second_order import CurvedCentre, Matrix
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
-from sgmcmc.checkpoints.packing import fill, outline, pack, unpack
 from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout
 from sgmcmc.problem.whitening import Whitening
+from sgmcmc.results.packing import fill, outline, pack, unpack
 from sgmcmc.results.words import Decisions
 
 
