@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.algorithms import BAOA, PersistentHamiltonian, SecondOrder, SymmetricHamiltonian
+from sgmcmc.algorithms import BAOA, SVRG, PersistentHamiltonian, SecondOrder, SymmetricHamiltonian
 from sgmcmc.testing import check_sampler
 
 RNG = np.random.default_rng(5)
@@ -55,6 +55,10 @@ BATTERY = {
     "saga-persistent": (composed(gradient="saga", dynamics=PersistentHamiltonian()), {}),
     "saga-nose-hoover": (composed(gradient="saga", dynamics="nose-hoover"), {}),
     "saga-baoa": (composed(gradient="saga", dynamics="baoa"), {}),
+    "svrg": (composed(gradient=SVRG(epoch=40)), {}),
+    "svrg-hamiltonian": (composed(gradient=SVRG(epoch=20), dynamics=SymmetricHamiltonian(L=3)), {}),
+    "svrg-learning": (composed(gradient=SVRG(epoch=40), dynamics=BAOA(warmup=500)), {}),
+    "svrg-laplace": (composed(gradient=SVRG(epoch=40)), {"precondition": "laplace"}),
     "second-order": (composed(gradient=SecondOrder()), {}),
     "second-order-baoa": (composed(gradient=SecondOrder(), dynamics="baoa"), {}),
     "second-order-learning": (composed(gradient=SecondOrder(), dynamics=BAOA(warmup=500)), {}),

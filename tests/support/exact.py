@@ -99,6 +99,23 @@ def enumerated_moments(updates: list[Any], size: int, d: int) -> tuple[np.ndarra
 
     Each is affine in (s, z), so its coefficients are its derivatives anywhere.
     """
+    return cycle_moments([updates], size, d)
+
+
+def cycle_moments(cycle: list[list[Any]], size: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same at the end of a cycle of such steps, each with updates of its own."""
+    known: dict[int, np.ndarray] = {}
+    whole = np.eye((size + 1) ** 2)
+    for updates in cycle:
+        if id(updates) not in known:
+            known[id(updates)] = _enumerated_map(updates, size, d)
+        whole = known[id(updates)] @ whole
+    moments = _fixed_point(whole, size + 1)
+    mean = moments[:size, size]
+    return mean, moments[:size, :size] - np.outer(mean, mean)
+
+
+def _enumerated_map(updates: list[Any], size: int, d: int) -> np.ndarray:
     zero, quiet = jnp.zeros(size), jnp.zeros(d)
     total = np.zeros(((size + 1) ** 2, (size + 1) ** 2))
     for f in updates:
@@ -108,9 +125,7 @@ def enumerated_moments(updates: list[Any], size: int, d: int) -> tuple[np.ndarra
         loud[:size] = jax.jacfwd(f, argnums=1)(zero, quiet)
         total += np.kron(affine, affine) / len(updates)
         total[:, -1] += (loud @ loud.T).ravel() / len(updates)
-    moments = _fixed_point(total, size + 1)
-    mean = moments[:size, size]
-    return mean, moments[:size, :size] - np.outer(mean, mean)
+    return total
 
 
 def _second_moment_map(f: Any, size: int, d: int, noise: np.ndarray) -> np.ndarray:

@@ -13,11 +13,12 @@ from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
 from sgmcmc.algorithms.gradients.second_order import SecondOrder
+from sgmcmc.algorithms.gradients.svrg import SVRG
 from sgmcmc.algorithms.kernel import Dynamics, Estimate, Estimator, Motion, Passes
 from sgmcmc.problem.posterior import Posterior
 
 __all__ = [
-    "BAOA", "SAGA", "Centre", "ControlVariate", "Dynamics", "Estimate", "Estimator", "Langevin", "Minibatch", "Motion",
+    "BAOA", "SAGA", "SVRG", "Centre", "ControlVariate", "Dynamics", "Estimate", "Estimator", "Langevin", "Minibatch", "Motion",
     "NoseHoover", "PaperHamiltonian", "Passes", "PersistentHamiltonian", "Posterior", "SecondOrder",
     "SymmetricHamiltonian", "momentum",
     "rescale_momentum",

@@ -113,16 +113,19 @@ Estimate: TypeAlias = tuple[PyTree, PyTree, dict[str, PyTree]]
 class Passes(Protocol):
     """What an estimator may ask of the whole dataset when it begins. Functions are given a block of rows as last argument.
 
+    Where it begins anew for several chains at once, positions have the chains on their first axis; functions are still given the
+    position of one, and what comes back has the chains in front.
+
     >>> from sgmcmc.algorithms import Passes, Posterior
     >>> def mean_log_lik(posterior: Posterior, position, passes: Passes):
     ...     return passes.sum(Posterior.sum_of_rows, posterior, position) / posterior.n_rows
     """
 
-    def sum(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
+    def sum(self, function: Callable[..., PyTree], posterior: Posterior, position: PyTree, *shared: Any) -> PyTree:
         """The sum over all rows."""
         ...
 
-    def each(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
+    def each(self, function: Callable[..., PyTree], posterior: Posterior, position: PyTree, *shared: Any) -> PyTree:
         """What `function` returns for every row, rows on the first axis, in the order of the dataset."""
         ...
 
@@ -164,6 +167,14 @@ class Estimator:
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> PyTree:
         """What a chain that starts at `position` carries: a tree of arrays."""
         return ()
+
+    def renewed_every(self, n_rows: int, batch_size: int) -> int:
+        """Iterations after which it looks at all rows again, wherever the chain then is; 0 for never."""
+        return 0
+
+    def renewed(self, posterior: Posterior, position: PyTree, passes: Passes, state: Any) -> PyTree:
+        """What it carries from there on: as it stands, what it would if it began there. `position` has all chains."""
+        return self.init(posterior, position, passes)
 
     def made(self, state: Any) -> bool:
         """Whether a state may be its own."""

@@ -5,7 +5,7 @@ Rows that are not in memory are read by a thread, a block ahead.
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.sameness import Recent, sameness
 from sgmcmc.core.trees import PyTree, Rows, size, tree_map
 from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.whitening import AnyWhitening, taken_apart, whitened
 from sgmcmc.rows.hosts import sum_over_processes
 from sgmcmc.rows.sources import block_rows, blocks
 from sgmcmc.rows.table import LARGE_SHARE, Stratum, Table, as_table, check_block, physical_memory
@@ -28,6 +29,9 @@ FEW_ROWS = 200_000
 
 MOST_KEPT = 256
 """Functions that are kept compiled while the process lives, those last asked for."""
+
+FEW_PROGRAMS = 4
+"""Of one who passes over the rows."""
 
 _KEPT = Recent(MOST_KEPT)
 
@@ -93,25 +97,48 @@ def full_sum(
 
 @dataclass(frozen=True)
 class FullPasses:
-    """The whole dataset, as estimators ask for it when they begin. Functions take a posterior first, and rows last."""
+    """The whole dataset, as estimators ask for it when they begin. Functions take posterior and position first, and rows last.
+
+    Where `chained`, positions have the chains in front, and so has what comes back.
+    """
 
     arrays: Mapping[str, Any]
     progress: Progress = False
+    chained: bool = False
+    _programs: Recent = field(default_factory=lambda: Recent(FEW_PROGRAMS), repr=False, compare=False)
 
-    def sum(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
+    def sum(self, function: Callable[..., PyTree], posterior: Posterior, position: PyTree, *shared: Any) -> PyTree:
         """The sum over all rows, in float64."""
         with self._bar() as bar:
-            return full_sum(partial(compiled(function, posterior), *arguments), self.arrays, bar)
+            return full_sum(self._program(function, posterior, position, *shared), self.arrays, bar)
 
-    def each(self, function: Callable[..., PyTree], posterior: Posterior, *arguments: Any) -> PyTree:
-        """What `function` returns for every row, rows on the first axis."""
-        program, parts = compiled(function, posterior), []
+    def each(self, function: Callable[..., PyTree], posterior: Posterior, position: PyTree, *shared: Any) -> PyTree:
+        """What `function` returns for every row, rows on the first axis, or the one after that of the chains."""
+        program, parts = self._program(function, posterior, position, *shared), []
         with self._bar() as bar:
-            for rows in all_rows(self.arrays, 4 * size(arguments)):
-                parts.append(tree_map(np.asarray, program(*arguments, rows)))
+            for rows in all_rows(self.arrays, 4 * size((position, shared))):
+                parts.append(tree_map(np.asarray, program(rows)))
                 self._refuse_if_large(parts[-1], count := len(next(iter(rows.values()))))
                 bar.update(count)
-        return tree_map(lambda *blocks: np.concatenate(blocks), *parts)
+        return tree_map(lambda *blocks: np.concatenate(blocks, axis=int(self.chained)), *parts)
+
+    def _program(self, function: Callable[..., PyTree], posterior: Posterior, *given: Any) -> Callable[[Rows], PyTree]:
+        """Compiled once for all positions, and for all whitenings in front of a posterior: these are arguments too. Who passes
+        over the rows again and again has the programs at hand.
+        """
+        bare, whitening = taken_apart(posterior)
+        chained = self.chained
+
+        def of_rows(bare: Posterior, whitening: AnyWhitening | None, position: PyTree, *others: Any) -> PyTree:
+            whole = bare if whitening is None else whitened(bare, whitening)
+
+            def one(position: PyTree) -> PyTree:
+                return function(whole, position, *others)
+
+            return jax.vmap(one)(position) if chained else one(position)
+
+        program = self._programs.get((function, bare, chained), lambda: compiled(of_rows, bare))
+        return partial(program, whitening, *given)
 
     def _refuse_if_large(self, block: PyTree, rows: int) -> None:
         """Where what a block gives shows that all of it would not fit."""

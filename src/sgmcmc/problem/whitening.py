@@ -81,10 +81,19 @@ def unwhitened(posterior: Posterior) -> tuple[Posterior, Callable[..., tuple[PyT
     transform: Any = posterior.transform
     if not isinstance(transform, WhitenedTransform):
         return posterior, lambda *positions: positions, lambda gradient: gradient
-    return replace(posterior, transform=transform.outer), transform.whitening.leave_all, transform.whitening.pull_back
+    return taken_apart(posterior)[0], transform.whitening.leave_all, transform.whitening.pull_back
 
 
 def whitened(posterior: Posterior, whitening: AnyWhitening) -> Posterior:
     """The same posterior as a function of z."""
     transform: Any = WhitenedTransform(whitening, posterior.transform)
-    return replace(posterior, transform=transform, same=object())
+    return replace(posterior, transform=transform, same=(posterior.same, object()))
+
+
+def taken_apart(posterior: Posterior) -> tuple[Posterior, AnyWhitening | None]:
+    """The posterior behind its whitening, and that whitening, if it has one."""
+    transform: Any = posterior.transform
+    if not isinstance(transform, WhitenedTransform):
+        return posterior, None
+    same: Any = posterior.same
+    return replace(posterior, transform=transform.outer, same=same[0]), transform.whitening

@@ -17,6 +17,7 @@ from jax.tree_util import treedef_is_leaf
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.gradients.second_order import BesidePrior, CurvedCentre, Matrix
+from sgmcmc.algorithms.gradients.svrg import Anchor
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree, State, leaf_names
@@ -30,7 +31,8 @@ from sgmcmc.results.words import Decision, Decisions
 Packable = TypeVar("Packable")
 
 SHAPES = (Whitening, ArrowWhitening, Arrow, Layout, Matrix, BesidePrior)
-OURS = (State, Centre, CurvedCentre, WhitenedState, *SHAPES, Decision, Decisions, MomentValues, QuantileValues, Pairs)
+STATES = (State, Centre, CurvedCentre, Anchor, WhitenedState)
+OURS = (*STATES, *SHAPES, Decision, Decisions, MomentValues, QuantileValues, Pairs)
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
 NUMBERS: dict[str, Any] = {"int": int, "float": float}
 RECORDS: dict[str, Any] = {record.__name__: record for record in OURS}

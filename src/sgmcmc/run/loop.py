@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +24,7 @@ from sgmcmc.checkpoints.places import Account, Nowhere, Place, Standing
 from sgmcmc.core.errors import SgmcmcError
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, State, size, tree_map
+from sgmcmc.problem.passes import FullPasses
 from sgmcmc.rows.hosts import waiting_for_peers
 from sgmcmc.rows.sources import Source
 from sgmcmc.run.programs import Programs, keyed
@@ -101,6 +102,7 @@ class Loop:
         """Iterations per compiled chunk, for so many chains and so many numbers that move in all."""
         if chunk_size is not None:
             return chunk_size
+        n_iters = min(n_iters, self.epoch or n_iters)
         leaps, itemsize = self.kernel.dynamics.leaps, jnp.result_type(float).itemsize
         per_step = (chains or 1) * leaps * self.source.bytes_per_batch
         per_step += itemsize * self.kernel.noises * numbers
@@ -108,6 +110,29 @@ class Loop:
         in_cache, in_memory = (size // max(1, per_device) for size in (CHUNK_BYTES, MOST_CHUNK_BYTES))
         affordable = max(1, min(LARGEST_CHUNK, in_cache), min(SHORTEST_CHUNK, in_memory))
         return min(affordable, 1 << (n_iters - 1).bit_length())  # short runs of different lengths share a few programs
+
+    @cached_property
+    def epoch(self) -> int:
+        """Iterations after which the estimator looks at all rows again; 0 for never."""
+        return self.kernel.estimator.renewed_every(self.kernel.posterior.n_rows, self.source.batch_size)
+
+    @cached_property
+    def _passes(self) -> FullPasses:
+        return FullPasses(self.source.arrays)
+
+    def renewed(self, state: State) -> State:
+        """The state as its next iteration needs it: what the estimator carries made anew there, if it is time for that.
+
+        That it is time can be told from the state alone, and what is made from where the chains are: so chunks, single steps and
+        runs that go on have the same.
+        """
+        step = int(state.step) if self.epoch else 0
+        if step == 0 or step % self.epoch:
+            return state
+        position = tree_map(np.asarray, state.position)
+        passes = replace(self._passes, chained=state.chained)
+        carried = self.kernel.estimator.renewed(self.kernel.posterior, position, passes, state.estimator)
+        return self.call(self.programs.place, (replace(state, estimator=carried),), state.key, step - 1)
 
     def run(self, state: State, request: Request, account: Account, place: Place, bar: Bar) -> Outcome:
         """`burn_in + n_iters` iterations; every `thin`-th of the last `n_iters` is shown to the keep objects.
@@ -182,7 +207,7 @@ class _Drive:
             self.bar.update(self.standing.done)
         with ThreadPoolExecutor(1, thread_name_prefix="sgmcmc-rows") as thread, stoppable(self.place.durable) as stop:
             try:
-                rows = self._fetched(thread, 0, min(self.pace.count, self.total - self.standing.done))
+                rows = self._fetched(thread, 0, self._at_once(0, self.pace.count))
                 while rows is not None and self.attempted is None and not self.pace.ended:
                     rows = self._chunk(thread, rows, stop)
             except KeyboardInterrupt:
@@ -200,6 +225,12 @@ class _Drive:
         stopped = interrupted or (self.pace.ended and run.done < self.total)
         return Outcome(run.state, values, stored, self.attempted, stopped, run.finite, error)
 
+    def _at_once(self, after: int, wanted: int) -> int:
+        """Iterations of a chunk that begins so many `after` those done: not beyond the end, nor where all rows are due."""
+        done, epoch = self.standing.done + after, self.loop.epoch
+        due = epoch - (self.first_step + done) % epoch if epoch else wanted
+        return min(wanted, due, self.total - done)
+
     def _fetched(self, thread: ThreadPoolExecutor, after: int, count: int) -> Future[PyTree] | None:
         """The minibatches of `count` iterations, `after` so many more than are done, as they will come; None for none."""
         if count == 0:
@@ -210,13 +241,13 @@ class _Drive:
     def _chunk(self, thread: ThreadPoolExecutor, rows: Future[PyTree], stop: SimpleNamespace) -> Future[PyTree] | None:
         """The next chunk on its rows; those of the one after it."""
         run, pace = self.standing, self.pace
-        left = self.total - run.done
-        count = min(pace.count, left)
+        count = self._at_once(0, pace.count)
         plan = self.loop.placed(rows.result(), self.spread, self.chained)
         # The random numbers of a chunk's rows are queued before the chunk that precedes it, or they would wait for it.
-        upcoming = self._fetched(thread, count, min(pace.upcoming, left - count))
+        upcoming = self._fetched(thread, count, self._at_once(count, pace.upcoming))
         first = self.first_step + run.done
         with watched(self.spread, f"iterations {first + 1} to {first + count}"):
+            run.state = self.loop.renewed(run.state)
             queued = self._call(plan, count)
             pace.start()
             state, carries, pieces, report = self._in_step(plan, count, queued)

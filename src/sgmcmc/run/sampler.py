@@ -157,6 +157,7 @@ class Sampler:
             batch: rows of your own choosing instead of the library's minibatch; they serve every leap of the iteration.
         """
         self._refuse_foreign(state)
+        state = self.loop.renewed(state)
         if batch is None:
             new = self.loop.call(self.loop.programs.single_step, state, state.key, int(state.step))
         else:

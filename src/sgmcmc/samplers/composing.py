@@ -21,6 +21,7 @@ from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
 from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
+from sgmcmc.algorithms.gradients.svrg import SVRG
 from sgmcmc.algorithms.gradients.whitened import Whitened
 from sgmcmc.algorithms.kernel import Dynamics, Estimator, Kernel
 from sgmcmc.checkpoints.fingerprint import of_value
@@ -104,7 +105,7 @@ class RunOptions(SetupOptions, total=False):
 
 
 DYNAMICS: dict[str, Any] = {"langevin": Langevin, "hamiltonian": SymmetricHamiltonian, "nose-hoover": NoseHoover, "baoa": BAOA}
-GRADIENTS: dict[str, Callable[[], Estimator]] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA}
+GRADIENTS: dict[str, Any] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA, "svrg": SVRG}
 STARTS: dict[str, Callable[[PyTree], Start]] = {"params": FromParams, "mode": AtMode}
 """Short names, and what they stand for. Those of `rows` are in `rows.table`, those of `precondition` in `tune.preparation`."""
 
@@ -166,7 +167,7 @@ def sampler_setup(
         dynamics: an object of `sgmcmc.algorithms`, such as `BAOA(alpha=0.5)`, or a short name: `"langevin"`, `"hamiltonian"`,
             `"nose-hoover"`, `"baoa"`.
         gradient: an object of `sgmcmc.algorithms`, such as `SAGA()`, or a short name: `"minibatch"`, `"control-variates"`,
-            `"saga"`.
+            `"saga"`, `"svrg"`.
         start: `"params"`, `"mode"`, or a function from the unconstrained values to an object with such a `position` and
             `find(kernel, source, root, progress)`, which returns a position and what the estimator carries there. Left out: the
             mode for control variates, else `params`.

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
-from sgmcmc.algorithms.kernel import Estimate, Estimator
+from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
 from sgmcmc.core.trees import Batch, PyTree
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening, whitened
@@ -44,6 +44,13 @@ class Whitened(Estimator):
     def chain_axes(self) -> PyTree:
         axes: Any = (None, self.inner.chain_axes)
         return WhitenedState(*axes) if self.per_chain else None
+
+    def renewed_every(self, n_rows: int, batch_size: int) -> int:
+        return self.inner.renewed_every(n_rows, batch_size)
+
+    def renewed(self, posterior: Posterior, position: PyTree, passes: Passes, state: WhitenedState) -> WhitenedState:
+        inner = self.inner.renewed(self.posterior_at(posterior, state), position, passes, state.inner)
+        return replace(state, inner=inner)
 
     def made(self, state: Any) -> bool:
         return super().made(state) and self.inner.made(state.inner)
