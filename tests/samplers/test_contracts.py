@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.algorithms import BAOA, SVRG, PersistentHamiltonian, SecondOrder, SymmetricHamiltonian
+from sgmcmc.algorithms import (
+    BAOA,
+    SVRG,
+    Barker,
+    PersistentHamiltonian,
+    PreconditionedLangevin,
+    RMSLangevin,
+    SecondOrder,
+    SymmetricHamiltonian,
+)
 from sgmcmc.testing import check_sampler
 
 RNG = np.random.default_rng(5)
@@ -35,6 +44,11 @@ def composed(**parts):
     return partial(sgmcmc.sampler_setup, **parts)
 
 
+def metric(params):
+    """Larger steps where parameters are larger."""
+    return jax.tree.map(lambda x: 1 + 0.1 * jnp.tanh(x) ** 2, params)
+
+
 CONTRACTS = "state chunks continuing stepping seeds checkpoint float64 schedule compiling rows keys unbiased target law apart"
 
 BATTERY = {
@@ -44,6 +58,13 @@ BATTERY = {
     "sghmc-persistent": (sgmcmc.sghmc_setup, {"L": None, "alpha": 0.1}),
     "sghmc-learning": (sgmcmc.sghmc_setup, {"L": None, "alpha": 0.1, "noise_estimate": "fisher", "noise_warmup": 500}),
     "sgnht": (sgmcmc.sgnht_setup, {}),
+    "sgnht-symmetric": (sgmcmc.sgnht_setup, {"scheme": "symmetric"}),
+    "obabo": (composed(dynamics="obabo"), {}),
+    "barker": (composed(dynamics="barker"), {}),
+    "barker-learning": (composed(dynamics=Barker(warmup=500)), {}),
+    "barker-svrg": (composed(dynamics="barker", gradient=SVRG(epoch=40)), {}),
+    "preconditioned": (composed(dynamics=PreconditionedLangevin(metric)), {}),
+    "rms-langevin": (composed(dynamics=RMSLangevin(freeze=500)), {"stepsize": 0.02}),
     "baoa": (sgmcmc.baoa_setup, {}),
     "baoa-learning": (sgmcmc.baoa_setup, {"noise_estimate": "fisher", "noise_warmup": 500}),
     "sgldcv": (sgmcmc.sgldcv_setup, {}),

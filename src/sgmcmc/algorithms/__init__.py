@@ -5,10 +5,13 @@ through `sgmcmc.testing.check_sampler`.
 """
 
 from sgmcmc.algorithms.dynamics.baoa import BAOA
+from sgmcmc.algorithms.dynamics.barker import Barker
 from sgmcmc.algorithms.dynamics.hamiltonian import PaperHamiltonian, PersistentHamiltonian, SymmetricHamiltonian
 from sgmcmc.algorithms.dynamics.langevin import Langevin
 from sgmcmc.algorithms.dynamics.momentum import momentum, rescale_momentum
-from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
+from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover, SymmetricNoseHoover
+from sgmcmc.algorithms.dynamics.obabo import OBABO
+from sgmcmc.algorithms.dynamics.preconditioned import PreconditionedLangevin, RMSLangevin
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
@@ -18,8 +21,8 @@ from sgmcmc.algorithms.kernel import Dynamics, Estimate, Estimator, Motion, Pass
 from sgmcmc.problem.posterior import Posterior
 
 __all__ = [
-    "BAOA", "SAGA", "SVRG", "Centre", "ControlVariate", "Dynamics", "Estimate", "Estimator", "Langevin", "Minibatch", "Motion",
-    "NoseHoover", "PaperHamiltonian", "Passes", "PersistentHamiltonian", "Posterior", "SecondOrder",
-    "SymmetricHamiltonian", "momentum",
+    "BAOA", "OBABO", "SAGA", "SVRG", "Barker", "Centre", "ControlVariate", "Dynamics", "Estimate", "Estimator", "Langevin",
+    "Minibatch", "Motion", "NoseHoover", "PaperHamiltonian", "Passes", "PersistentHamiltonian", "Posterior",
+    "PreconditionedLangevin", "RMSLangevin", "SecondOrder", "SymmetricHamiltonian", "SymmetricNoseHoover", "momentum",
     "rescale_momentum",
 ]  # fmt: skip

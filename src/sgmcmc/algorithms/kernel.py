@@ -67,6 +67,9 @@ class Dynamics:
     thermostat: ClassVar[str | None] = None
     """The name of what it carries that grows until the mean kinetic energy is ε, if anything does."""
 
+    affine: ClassVar[bool] = True
+    """Whether on a Gaussian, with a thermostat at rest, its update is affine: then `sgmcmc.algorithms.laws` knows its law."""
+
     warmup: int = 0
     """Iterations in which it learns the noise from an estimator's own `variance`; with 0 it needs none."""
 

@@ -58,7 +58,7 @@ def inflation(dynamics: Dynamics, eps: float, posterior: Directions) -> np.ndarr
     """The variance of the chain over the posterior's, in each direction; infinite where the step is not stable."""
     with jax.enable_x64(True):
         if dynamics.thermostat is None:
-            law = _stationary(dynamics, eps, posterior, {})
+            law, _ = _stationary(dynamics, eps, posterior, {})
         else:
             law = _thermostatted(dynamics, dynamics.thermostat, eps, posterior)
     variance = law[:, 0, 0]
@@ -76,28 +76,36 @@ def added_by_step(dynamics: Dynamics, eps: float, posterior: Directions) -> floa
 
 
 def _thermostatted(dynamics: Dynamics, thermostat: str, eps: float, posterior: Directions) -> np.ndarray:
-    """The law with the thermostat where the mean kinetic energy is ε: the crossing on a grid that closes in on it."""
-    d, low, high = len(posterior.precision), 1e-9, 1.0
+    """The law with the thermostat where it stays on average: the crossing on a grid that closes in on it."""
+    d, low, high = len(posterior.precision), 1e-9, 1.0 + eps
     every = Directions(np.tile(posterior.precision, THERMOSTATS), np.tile(posterior.noise, THERMOSTATS))
     law, place = np.empty(0), 0
-    for _ in range(4):
+    for _ in range(6):
         grid = np.geomspace(low, high, THERMOSTATS)
-        law = _stationary(dynamics, eps, every, {thermostat: np.repeat(grid, d)}).reshape(THERMOSTATS, d, 3, 3)
-        cold = np.nan_to_num(law[:, :, 2, 2].mean(axis=1), nan=np.inf) <= eps  # more friction, less energy
+        law, heating = _stationary(dynamics, eps, every, {thermostat: np.repeat(grid, d)})
+        law, heating = law.reshape(THERMOSTATS, d, 3, 3), heating.reshape(THERMOSTATS, d)
+        cold = np.nan_to_num(heating.mean(axis=1), nan=np.inf) <= 0  # more friction, less energy
         place = int(np.argmax(cold)) if cold.any() else THERMOSTATS - 1
         low, high = grid[max(place - 1, 0)], grid[place]
     return law[place]
 
 
-def _stationary(dynamics: Dynamics, eps: float, posterior: Directions, carried: dict[str, np.ndarray]) -> np.ndarray:
-    """The stationary covariance of (position, gradient, momentum) in every direction: (d, 3, 3)."""
+def _stationary(
+    dynamics: Dynamics, eps: float, posterior: Directions, carried: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The stationary covariance of (position, gradient, momentum) in every direction, (d, 3, 3); and what a leap adds to a
+    thermostat there. That is quadratic in the state, which at zero tells a thermostat so much less; what is found belongs to a
+    thermostat that is higher by as much, and is searched for over all of them.
+    """
     step, quiet = jnp.asarray(eps), jnp.zeros(())
 
     def pack(motion: Motion) -> Any:
         return jnp.stack([motion.position, motion.gradient, motion.auxiliary["momentum"]])
 
-    def linear(precision: Any, carried: dict[str, Any]) -> tuple[Any, Any]:
-        """The coefficients of a leap and of a refreshment: on the state, on the injected noise, on the gradient's."""
+    def linear(precision: Any, carried: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """The coefficients of a leap and of a refreshment, on the state, on the injected noise, on the gradient's; and those of a
+        thermostat's change.
+        """
 
         def unpack(s: Any) -> Motion:
             return Motion(s[0], s[1], {"momentum": s[2], "variance": quiet, **carried})
@@ -109,11 +117,19 @@ def _stationary(dynamics: Dynamics, eps: float, posterior: Directions, carried: 
         def refresh(s: Any, z: Any) -> Any:
             return pack(dynamics.refresh(unpack(s), step, step, z))
 
+        def heating(numbers: Any) -> Any:
+            motion = dynamics.move(unpack(numbers[:3]), step, numbers[3])
+            slope = numbers[4] - precision * motion.position
+            after = dynamics.settle(motion, slope, {"variance": quiet}, step, numbers[3], 10**9).auxiliary
+            return sum(after[name] - before for name, before in carried.items())
+
         still = (jnp.zeros(3), quiet)
-        return jax.jacfwd(leap, argnums=(0, 1, 2))(*still, quiet), jax.jacfwd(refresh, argnums=(0, 1))(*still)
+        coefficients = jax.jacfwd(leap, argnums=(0, 1, 2))(*still, quiet), jax.jacfwd(refresh, argnums=(0, 1))(*still)
+        heat = (heating(jnp.zeros(5)), jax.hessian(heating)(jnp.zeros(5))) if carried else (quiet, jnp.zeros((5, 5)))
+        return *coefficients, heat
 
     coefficients = jax.vmap(linear)(jnp.asarray(posterior.precision), {name: jnp.asarray(x) for name, x in carried.items()})
-    (move, injected, kicked), (fresh, loud) = jax.tree.map(np.asarray, coefficients)
+    (move, injected, kicked), (fresh, loud), (at_rest, bend) = jax.tree.map(np.asarray, coefficients)
     added = _outer(injected) + posterior.noise[:, None, None] * _outer(kicked)
     whole, total = fresh, _outer(loud)
     for _ in range(dynamics.leaps):
@@ -121,7 +137,8 @@ def _stationary(dynamics: Dynamics, eps: float, posterior: Directions, carried: 
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(DOUBLINGS):
             total, whole = total + whole @ total @ whole.transpose(0, 2, 1), whole @ whole
-    return total
+        quadratic = np.einsum("dij,dij->d", bend[:, :3, :3], total) + bend[:, 3, 3] + posterior.noise * bend[:, 4, 4]
+    return total, at_rest + quadratic / 2
 
 
 def _outer(vectors: np.ndarray) -> np.ndarray:

@@ -15,9 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.algorithms.dynamics.baoa import BAOA
+from sgmcmc.algorithms.dynamics.barker import Barker
 from sgmcmc.algorithms.dynamics.hamiltonian import SymmetricHamiltonian
 from sgmcmc.algorithms.dynamics.langevin import Langevin
-from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover
+from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover, SymmetricNoseHoover
+from sgmcmc.algorithms.dynamics.obabo import OBABO
+from sgmcmc.algorithms.dynamics.preconditioned import RMSLangevin
 from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
@@ -104,7 +107,10 @@ class RunOptions(SetupOptions, total=False):
     allow_version_change: bool
 
 
-DYNAMICS: dict[str, Any] = {"langevin": Langevin, "hamiltonian": SymmetricHamiltonian, "nose-hoover": NoseHoover, "baoa": BAOA}
+DYNAMICS: dict[str, Any] = {
+    "langevin": Langevin, "rms-langevin": RMSLangevin, "barker": Barker, "hamiltonian": SymmetricHamiltonian, "baoa": BAOA,
+    "obabo": OBABO, "nose-hoover": NoseHoover, "symmetric-nose-hoover": SymmetricNoseHoover,
+}  # fmt: skip
 GRADIENTS: dict[str, Any] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA, "svrg": SVRG}
 STARTS: dict[str, Callable[[PyTree], Start]] = {"params": FromParams, "mode": AtMode}
 """Short names, and what they stand for. Those of `rows` are in `rows.table`, those of `precondition` in `tune.preparation`."""
@@ -164,8 +170,8 @@ def sampler_setup(
         dataset: a dict of arrays, rows on the first axis, or the path of a folder made by `sgmcmc.data.convert`.
         params: starting values: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
-        dynamics: an object of `sgmcmc.algorithms`, such as `BAOA(alpha=0.5)`, or a short name: `"langevin"`, `"hamiltonian"`,
-            `"nose-hoover"`, `"baoa"`.
+        dynamics: an object of `sgmcmc.algorithms`, such as `BAOA(alpha=0.5)`, or a short name: `"langevin"`,
+            `"rms-langevin"`, `"barker"`, `"hamiltonian"`, `"baoa"`, `"obabo"`, `"nose-hoover"`, `"symmetric-nose-hoover"`.
         gradient: an object of `sgmcmc.algorithms`, such as `SAGA()`, or a short name: `"minibatch"`, `"control-variates"`,
             `"saga"`, `"svrg"`.
         start: `"params"`, `"mode"`, or a function from the unconstrained values to an object with such a `position` and
@@ -307,6 +313,9 @@ class Setup:
         gradient, table = self.composition.gradient, self.problem.table
         if table.in_strata:
             _refuse_over_strata(self.rows, self.schedule is None, gradient)
+        if self.schedule is None and not self.dynamics.affine:
+            found = f"stepsize='auto' came with {type(self.dynamics).__name__}, whose law no step size can be chosen by"
+            raise InputError(f"{found}; expected a number or a function of the iteration")
         if self.composition.start is not None and self.asks_for_survey:
             found = "opt_stepsize or start came with precondition, rows='importance' or stepsize='auto'"
             raise InputError(f"{found}, for which the centre is found at set-up; leave opt_stepsize and start out")

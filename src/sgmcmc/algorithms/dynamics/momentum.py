@@ -34,12 +34,16 @@ class Persistent(Dynamics):
         return rescale_momentum(motion, eps, before)
 
     def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
-        motion = replace(motion, gradient=gradient)
-        if not self.warmup:
-            return motion
-        share = jnp.where(t <= self.warmup, 1 / t, 0.0)
-        mean = tree_map(lambda m, v: m + share.astype(m.dtype) * (v - m), motion.auxiliary["variance"], stats["variance"])
-        return replace(motion, auxiliary=motion.auxiliary | {"variance": mean})
+        return learnt(replace(motion, gradient=gradient), stats, t, self.warmup)
+
+
+def learnt(motion: Motion, stats: dict[str, Any], t: Any, warmup: int) -> Motion:
+    """With the mean of the estimator's own variance over the first `warmup` iterations, if there are any, up to iteration `t`."""
+    if not warmup:
+        return motion
+    share = jnp.where(t <= warmup, 1 / t, 0.0)
+    mean = tree_map(lambda m, v: m + share.astype(m.dtype) * (v - m), motion.auxiliary["variance"], stats["variance"])
+    return replace(motion, auxiliary=motion.auxiliary | {"variance": mean})
 
 
 def momentum(eps: PyTree, noise: PyTree | None) -> PyTree:

@@ -13,7 +13,9 @@ from sgmcmc.problem.schedules import per_parameter
 
 @dataclass(frozen=True)
 class NoseHoover(Dynamics):
-    """SGNHT: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2aε);  α' = α + (ν'·ν'/p - ε), one α per named parameter.
+    """SGNHT as the paper has it: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2aε);  α' = α + (ν'·ν'/p - ε), an α for each name.
+
+    However small the step, in many dimensions its variance is 1 - α/2 of the truth; `SymmetricNoseHoover` has the truth.
 
     Args:
         a: the injected noise and the thermostats' start: a number or a tree like what moves.
@@ -52,3 +54,47 @@ class NoseHoover(Dynamics):
         nu = tree_map(kick, motion.auxiliary["momentum"], alpha, gradient, eps, noise, self.a)
         alpha = tree_map(lambda alpha, v, e: alpha + jnp.mean(v**2 - e), alpha, nu, eps)
         return replace(motion, gradient=gradient, auxiliary={"momentum": nu, "thermostat": alpha})
+
+
+@dataclass(frozen=True)
+class SymmetricNoseHoover(NoseHoover):
+    """SGNHT, each step symmetric in time: kick, half a drift, half of the thermostat, friction, and the halves again.
+
+    ν += ε ĝ(θ);  θ += ν/2;  α += (ν·ν/p - ε)/2;  ν = e^(-α/2) ν;  ν += N(0, 2aε);  ν = e^(-α/2) ν;  α' = α + (ν·ν/p - ε)/2;
+    θ' = θ + ν/2, one α per named parameter of p numbers. One gradient per step.
+
+    On a Gaussian of precision A in many dimensions, where α comes to rest, the variance is exact for every ε below 4/A when
+    gradients are; those with a noise of variance V leave (1/A) (1 - εV tanh(α/2) / (4 - εA)).
+
+    Args:
+        a: the injected noise and the thermostats' start: a number or a tree like what moves.
+
+    >>> import numpy as np
+    >>> from sgmcmc.algorithms import NoseHoover, SymmetricNoseHoover
+    >>> from sgmcmc.algorithms.laws import Directions, inflation
+    >>> one = Directions(precision=np.ones(1), noise=0.2 * np.ones(1))
+    >>> [inflation(dynamics(a=0.1), 0.2, one).round(3).item() for dynamics in (NoseHoover, SymmetricNoseHoover)]
+    [0.932, 0.999]
+
+    Reference: Leimkuhler and Shang (2016), Adaptive thermostats for noisy gradient systems, SIAM J. Scientific Computing 38.
+    """
+
+    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
+        def rub(v: Any, alpha: Any, e: Any, z: Any, a: Any) -> Any:
+            kept = jnp.exp(-alpha / 2)
+            return kept * (kept * v + jnp.sqrt(2 * a * e) * z)
+
+        nu = tree_map(lambda v, g, e: v + e * g, motion.auxiliary["momentum"], motion.gradient, eps)
+        half = tree_map(lambda x, v: x + v / 2, motion.position, nu)
+        alpha = half_heated(motion.auxiliary["thermostat"], nu, eps)
+        nu = tree_map(rub, nu, alpha, eps, noise, self.a)
+        carried = {"momentum": nu, "thermostat": half_heated(alpha, nu, eps)}
+        return replace(motion, position=tree_map(lambda x, v: x + v / 2, half, nu), auxiliary=carried)
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        return replace(motion, gradient=gradient)
+
+
+def half_heated(alpha: PyTree, nu: PyTree, eps: PyTree) -> PyTree:
+    """Thermostats after half a step in which the momentum is what it is."""
+    return tree_map(lambda alpha, v, e: alpha + jnp.mean(v**2 - e) / 2, alpha, nu, eps)
