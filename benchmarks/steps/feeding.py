@@ -31,7 +31,7 @@ from benchmarks.common.problem import BUILD, COLUMNS, ITERATIONS, MINIBATCH, ROW
 from benchmarks.common.table import spread, table
 from benchmarks.steps.limit import Limit, compile_limit
 from sgmcmc.core.trees import Batch
-from sgmcmc.rows import gathering, sources
+from sgmcmc.rows import drawing, gathering, native, sources
 from sgmcmc.rows.table import whole
 
 MINIBATCHES = 299
@@ -148,7 +148,7 @@ def compiled_take(*flags: str) -> Take:
 
 
 def compiled(*flags: str) -> ctypes.CDLL:
-    return gathering.compiled(C_COMPILER, BUILD, flags)
+    return native.compiled(C_COMPILER, BUILD, flags)
 
 
 def in_two_threads(take: Take) -> Take:
@@ -194,7 +194,7 @@ def sgld_job(iterations: int, sampler: Any, library: ctypes.CDLL | None, lend: A
     state = sampler.init(1, progress=False)
 
     def job() -> tuple[float, float]:
-        with mock.patch.object(gathering, "library", return_value=library), mock.patch.object(gathering, "lend", lend):
+        with mock.patch.object(native, "library", return_value=library), mock.patch.object(gathering, "lend", lend):
             return clock(lambda: sampler.run(state, iterations, progress=False, chunk_size=chunk_size), iterations)
 
     return job
@@ -209,10 +209,10 @@ class Ready(sources.HostRows):
         return {}
 
     def prepare(self, drawn: Any, count: int) -> Any:
-        capacity = len(drawn[0])
+        capacity = len(jax.tree.leaves(drawn)[0])
         if capacity not in self.plans:
             self.plans[capacity] = super().prepare(drawn, capacity)
-        np.asarray(drawn[1])  # wait for it, as the gather would
+        jax.block_until_ready(drawn)  # as the gather would
         return self.plans[capacity]
 
 
@@ -227,7 +227,7 @@ class InTheLoop(sources.HostRows):
         return jax.device_put(whole(self.table))
 
     def prepare(self, drawn: Any, count: int) -> Any:
-        capacity, index = sources.distinct(drawn, count, self.n_rows, self.batch_size)
+        capacity, index = drawing.distinct(drawn, count, self.n_rows, self.batch_size)
         return gathering.filled_up(index, capacity)
 
     @property
@@ -250,8 +250,8 @@ class TakeInTheLoop(sources.Take):
 def register_foreign_gather() -> None:
     """Compile the foreign function and make it known to JAX."""
     source, target = Path(__file__).parent / "feeding_ffi.c", BUILD / "feeding_ffi.so"
-    includes = (f"-I{jax.ffi.include_dir()}", f"-I{gathering.SOURCE.parent}")
-    subprocess.run([C_COMPILER, *gathering.FLAGS, *includes, str(source), "-o", str(target)], check=True)
+    includes = (f"-I{jax.ffi.include_dir()}", f"-I{native.SOURCE.parent}")
+    subprocess.run([C_COMPILER, *native.FLAGS, *includes, str(source), "-o", str(target)], check=True)
     jax.ffi.register_ffi_target("feeding_gather", jax.ffi.pycapsule(ctypes.CDLL(str(target)).gather_rows), platform="cpu")
 
 

@@ -1,7 +1,7 @@
-/* The copies of src/sgmcmc/native/rows.c as a function that a program compiled by XLA can call, through XLA's C interface.
+/* The copies of src/sgmcmc/rows/rows.c as a function that a program compiled by XLA can call, through XLA's C interface.
    Measured by feeding.py, not used by the library.
 
-   Build: cc -std=c99 -O2 -shared -fPIC -I<jax.ffi.include_dir()> -I<src/sgmcmc/native> feeding_ffi.c -o feeding_ffi.so */
+   Build: cc -std=c99 -O2 -shared -fPIC -I<jax.ffi.include_dir()> -I<src/sgmcmc/rows> feeding_ffi.c -o feeding_ffi.so */
 
 #include "rows.c"
 

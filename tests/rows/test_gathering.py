@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import sgmcmc
-from sgmcmc.rows import gathering
-from sgmcmc.rows.gathering import ALIGNMENT, SMALLEST_LOAN, Shelf, take_first_distinct, take_rows
+from sgmcmc.rows import gathering, native
+from sgmcmc.rows.gathering import ALIGNMENT, SMALLEST_LOAN, Shelf, take_rows
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 compiles = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
@@ -25,8 +25,8 @@ RNG = np.random.default_rng(3)
 @pytest.fixture(params=["numpy", pytest.param("compiled", marks=compiles)])
 def way(request, monkeypatch, tmp_path_factory):
     """Both ways of doing it."""
-    found = gathering.compiled(COMPILER, tmp_path_factory.getbasetemp() / "native") if request.param == "compiled" else None
-    monkeypatch.setattr(gathering, "library", lambda: found)
+    found = native.compiled(COMPILER, tmp_path_factory.getbasetemp() / "native") if request.param == "compiled" else None
+    monkeypatch.setattr(native, "library", lambda: found)
 
 
 ARRAYS = {
@@ -67,19 +67,6 @@ def test_shapes_that_do_not_fit_are_refused(way):
         take_rows(np.zeros((10, 2)), np.zeros(4, np.int32), np.zeros((3, 2)))
     with pytest.raises(IndexError):
         take_rows(np.zeros((0, 2)), np.zeros(4, np.int32), np.zeros((4, 2)))
-
-
-@pytest.mark.parametrize(
-    ("N", "n", "length"), [(5, 1, 1), (6, 3, 9), (50, 40, 90), (10**6, 500, 512), (2**31 - 1, 5, 40), (3, 4, 9)]
-)
-def test_first_distinct_numbers(way, N, n, length):
-    streams = RNG.integers(0, N, (300, length)).astype(np.int32)
-    out = np.empty((300, n), np.int32)
-    poor = take_first_distinct(streams, out)
-    first = [list(dict.fromkeys(stream))[:n] for stream in streams.tolist()]
-    assert poor.tolist() == [k for k, numbers in enumerate(first) if len(numbers) < n]
-    for k in set(range(300)) - set(poor.tolist()):
-        assert out[k].tolist() == first[k]
 
 
 def test_memory_is_lent_again_only_when_nothing_shares_it():
@@ -130,7 +117,7 @@ def test_draws_do_not_depend_on_the_way(monkeypatch):
     sampler = sgmcmc.sgld_setup(log_lik, data, {"w": np.zeros(40)}, 1e-6, minibatch_size=100)
     state = sampler.init(1, progress=False)
     with_library = sampler.run(state, 300, progress=False, chunk_size=50)["w"]
-    monkeypatch.setattr(gathering, "library", lambda: None)
+    monkeypatch.setattr(native, "library", lambda: None)
     without = sampler.run(state, 300, progress=False, chunk_size=50)["w"]
     taken = []
 
@@ -147,21 +134,21 @@ def test_draws_do_not_depend_on_the_way(monkeypatch):
 
 @compiles
 def test_compiled_once_and_made_again_if_damaged(tmp_path):
-    gathering.compiled(COMPILER, tmp_path)
+    native.compiled(COMPILER, tmp_path)
     (made,) = tmp_path.iterdir()
     before = made.stat().st_mtime_ns
-    gathering.compiled("/no/compiler", tmp_path)
+    native.compiled("/no/compiler", tmp_path)
     assert made.stat().st_mtime_ns == before
     damaged = tmp_path / "other" / made.name  # elsewhere: this process has the first one open
     damaged.parent.mkdir()
     damaged.write_bytes(b"not a library")
-    gathering.compiled(COMPILER, damaged.parent)
+    native.compiled(COMPILER, damaged.parent)
     assert damaged.stat().st_size == made.stat().st_size
 
 
 @compiles
 def test_several_processes_at_once(tmp_path):
-    script = "import sys, pathlib; from sgmcmc.rows.gathering import compiled; compiled(sys.argv[1], pathlib.Path(sys.argv[2]))"
+    script = "import sys, pathlib; from sgmcmc.rows.native import compiled; compiled(sys.argv[1], pathlib.Path(sys.argv[2]))"
     processes = [subprocess.Popen([sys.executable, "-c", script, str(COMPILER), str(tmp_path)]) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     assert len(list(tmp_path.iterdir())) == 1
@@ -173,13 +160,13 @@ def test_without_a_library_there_is_silence(failure, monkeypatch, tmp_path):
     bad.write_text("#!/bin/sh\necho no >&2\nexit 1\n")
     bad.chmod(0o755)
     (tmp_path / "file").touch()
-    monkeypatch.setattr(gathering, "user_cache_dir", lambda _: str(tmp_path / ("file" if failure == "no folder" else "cache")))
+    monkeypatch.setattr(native, "cache_folder", lambda: tmp_path / ("file" if failure == "no folder" else "cache") / "native")
     if failure == "turned off":
-        monkeypatch.setenv(gathering.SETTING, "0")
+        monkeypatch.setenv(native.SETTING, "0")
     if failure in ("no compiler", "compiler fails"):
         monkeypatch.setenv("PATH", str(tmp_path) if failure == "compiler fails" else os.devnull)
-    gathering.library.cache_clear()
+    native.library.cache_clear()
     try:
-        assert gathering.library() is None
+        assert native.library() is None
     finally:
-        gathering.library.cache_clear()
+        native.library.cache_clear()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from sgmcmc.rows.drawing import distinct_rows, first_distinct, stream_length, streams
 from sgmcmc.rows.sources import (
     BLOCK_BYTES,
     AllRows,
@@ -18,11 +19,7 @@ from sgmcmc.rows.sources import (
     WindowRows,
     block_rows,
     blocks,
-    distinct_rows,
-    first_distinct,
     make_source,
-    stream_length,
-    streams,
     subsample,
 )
 from sgmcmc.rows.table import as_table

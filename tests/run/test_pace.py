@@ -43,6 +43,12 @@ def test_noise_lengthens_a_chunk_by_no_more_than_the_bound(monkeypatch):
     assert max(found) <= loop.GROWTH * 2 * 0.3 / 0.02
 
 
+@pytest.mark.parametrize(("seconds", "first"), [(1e-5, 1000), (0.01, 30), (10.0, 1), (1e-9, 1000)])
+def test_what_an_earlier_run_told_makes_the_first_chunk(seconds, first):
+    clock = loop.Pace(1000, seconds)
+    assert clock.count == clock.upcoming == first
+
+
 def test_whoever_is_asked_to_end_proposes_nothing():
     clock = loop.Pace(100)
     clock.start()

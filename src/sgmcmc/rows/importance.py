@@ -22,8 +22,9 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Batch, PyTree, Rows
+from sgmcmc.rows.drawing import distinct, draw_distinct, per_key, streams
 from sgmcmc.rows.gathering import aligned, filled_up, gather, gather_all
-from sgmcmc.rows.sources import Source, Take, distinct, draw_distinct, per_key, rows_of, streams
+from sgmcmc.rows.sources import Source, Take, rows_of
 from sgmcmc.rows.table import Table, as_table, whole
 
 TICKS = 2**23

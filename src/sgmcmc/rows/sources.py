@@ -9,10 +9,9 @@ each counted N_h/n_h times. The sum over strata of these weighted sums is unbias
 that all run the same program.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import jax
@@ -20,8 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from sgmcmc.core.errors import InputError
+from sgmcmc.core.slicing import stretch
 from sgmcmc.core.trees import Batch, PyTree, Rows, tree_map
-from sgmcmc.rows.gathering import filled_up, gather, gather_all, lend, take_first_distinct
+from sgmcmc.rows.drawing import distinct, distinct_rows, draw_distinct, per_key, starts
+from sgmcmc.rows.gathering import filled_up, gather, gather_all, lend
 from sgmcmc.rows.table import WINDOW, Stratum, Table, as_table, whole
 
 SHUFFLE_SEED = 20180512
@@ -71,8 +72,7 @@ class TakeWindow(Take):
     """The rows of the data from the one whose number the entry is."""
 
     def __call__(self, data: PyTree, entry: PyTree) -> Batch:
-        window = partial(jax.lax.dynamic_slice_in_dim, start_index=entry, slice_size=self.batch_size, axis=0)
-        return super().__call__(data, tree_map(window, data))
+        return super().__call__(data, tree_map(lambda x: stretch(x, entry, self.batch_size), data))
 
 
 @dataclass(frozen=True)
@@ -407,32 +407,9 @@ def some_rows(table: Table, count: int, seed: int) -> Table:
     return replace(table, columns=gather_all(table, index), checksum=None)
 
 
-# A minibatch is the first n distinct values of a stream of independent uniform row numbers. That is sampling without
-# replacement done one row at a time, so every subset of n rows is equally likely: exactly, not approximately.
-
-
-def stream_length(n_rows: int, batch_size: int) -> int:
-    """Draws after which n distinct rows have come up, but for a chance of about 1e-15 (then the stream is drawn again)."""
-    share = batch_size / n_rows
-    mean = -n_rows * math.log1p(-share)
-    deviation = math.sqrt(n_rows * max(0.0, share / (1 - share) + math.log1p(-share)))
-    return math.ceil(mean + 8 * deviation) + 8
-
-
 def rows_of(tree: PyTree, index: jax.Array) -> PyTree:
     """Rows of arrays on the device, traced."""
     return tree_map(lambda x: x.at[index].get(mode="promise_in_bounds"), tree)
-
-
-def per_key(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Map a function of one key and other arguments over keys with any number of axes, flattened: nested maps compile slowly."""
-
-    @wraps(function)
-    def mapped(keys: jax.Array, *others: Any) -> jax.Array:
-        values = jax.vmap(lambda key: function(key, *others))(keys.ravel())
-        return values.reshape(*keys.shape, *values.shape[1:])
-
-    return mapped
 
 
 @partial(jax.jit, static_argnums=1)
@@ -440,71 +417,3 @@ def per_key(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 def _of_stratum(key: jax.Array, number: int) -> jax.Array:
     """A stratum's own keys: strata draw independently."""
     return jax.random.fold_in(key, number)
-
-
-@partial(jax.jit, static_argnums=(2, 3))
-@per_key
-def streams(key: jax.Array, attempt: Any, n_rows: int, length: int) -> jax.Array:
-    """Independent uniform row numbers, for every key."""
-    return jax.random.randint(jax.random.fold_in(key, attempt), (length,), 0, n_rows, jnp.int32)
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-@per_key
-def permutations(key: jax.Array, n_rows: int, batch_size: int) -> jax.Array:
-    """n of the N rows by shuffling all of them, for every key: O(n) where n is more than half of N."""
-    return jax.random.permutation(key, n_rows)[:batch_size].astype(jnp.int32)
-
-
-@partial(jax.jit, static_argnums=1)
-@per_key
-def starts(key: jax.Array, n_rows: int) -> jax.Array:
-    """A uniform row number, for every key."""
-    return jax.random.randint(key, (), 0, n_rows, jnp.int32)
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-@per_key
-def distinct_rows(key: jax.Array, n_rows: int, batch_size: int) -> jax.Array:
-    """Minibatches of row numbers, computed on the device for every key."""
-    if 2 * batch_size > n_rows:
-        return permutations(key, n_rows, batch_size)
-    length = stream_length(n_rows, batch_size)
-
-    def draw(attempt: Any) -> tuple[Any, jax.Array, jax.Array]:
-        stream = streams(key, attempt, n_rows, length)
-        order = jnp.argsort(stream, stable=True)
-        ordered = stream[order]
-        again = jnp.concatenate([jnp.zeros(1, bool), ordered[1:] == ordered[:-1]])
-        new = jnp.zeros(length, bool).at[order].set(~again)
-        return attempt + 1, stream[jnp.argsort(~new, stable=True)[:batch_size]], new.sum() >= batch_size
-
-    return jax.lax.while_loop(lambda carry: ~carry[2], lambda carry: draw(carry[0]), draw(0))[1]
-
-
-def draw_distinct(keys: jax.Array, n_rows: int, batch_size: int) -> PyTree:
-    """What the host needs to know minibatches of distinct rows, for every key."""
-    if 2 * batch_size > n_rows:
-        return permutations(keys, n_rows, batch_size)
-    return keys, streams(keys, 0, n_rows, stream_length(n_rows, batch_size))
-
-
-def distinct(drawn: PyTree, count: int, n_rows: int, batch_size: int) -> tuple[int, np.ndarray]:
-    """How many minibatches were drawn, and the row numbers of the first `count` of them."""
-    if isinstance(drawn, jax.Array):
-        return len(drawn), np.asarray(drawn)[:count]
-    keys, numbers = drawn
-    return len(keys), first_distinct(keys, np.asarray(numbers)[:count], n_rows, batch_size)
-
-
-def first_distinct(keys: jax.Array, drawn: jax.Array | np.ndarray, n_rows: int, batch_size: int) -> np.ndarray:
-    """The same minibatches from their streams, on the host. A stream with too few rows is drawn again."""
-    every = np.asarray(drawn).reshape(-1, drawn.shape[-1])
-    rows = np.empty((len(every), batch_size), np.int32)
-    poor, attempt = take_first_distinct(every, rows), 0
-    while len(poor):
-        attempt += 1
-        again = np.empty((len(poor), batch_size), np.int32)
-        still = take_first_distinct(np.asarray(streams(keys.ravel()[poor], attempt, n_rows, every.shape[1])), again)
-        rows[poor], poor = again, poor[still]
-    return rows.reshape(*drawn.shape[:-1], batch_size)

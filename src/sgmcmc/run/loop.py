@@ -188,8 +188,10 @@ class _Drive:
         self.keeps, self.place, self.saver = tuple(account.keeps.values()), place, place.saver(account)
         self.key, self.first_step, self.total, chains = state.key, int(state.step), request.total, state.n_chains
         self.capacity = loop.capacity(chains, size(state.position), self.total, request.chunk_size)
-        self.spread, self.pace, self.chained = loop.spread(chains), Pace(self.capacity), chains is not None
+        self.spread, self.chained = loop.spread(chains), chains is not None
         self.shared = self.spread is not None and self.spread.over_processes
+        self.paced = (self.capacity, chains, self.spread)
+        self.pace = Pace(self.capacity, None if self.shared else loop.programs.paces.get(self.paced))
         stores = tuple(self.saver.store(name, keep, state) for name, keep in account.keeps.items())
         self.standing = self.saver.resume(Standing(state, tuple(keep.begin() for keep in self.keeps), stores))
         self.carried = None if self.spread is None else loop.programs.keep_specs(self.keeps, state, self.capacity)[0]
@@ -220,6 +222,8 @@ class _Drive:
                         self.saver.save(self.standing, finished=True)
                     except SgmcmcError as raised:
                         error = error or raised  # what ended the run is more telling
+        if self.pace.seconds is not None:
+            self.loop.programs.paces[self.paced] = self.pace.seconds
         run, values = self.standing, self.account.values(self.standing)
         stored = max(0, run.done - self.request.burn_in) // self.request.thin
         stopped = interrupted or (self.pace.ended and run.done < self.total)
@@ -333,13 +337,18 @@ CHUNK_SECONDS = 0.3
 
 
 class Pace:
-    """How many iterations to ask of a chunk, so that it takes about `CHUNK_SECONDS`; the next one is decided a chunk ahead."""
+    """How many iterations to ask of a chunk, so that it takes about `CHUNK_SECONDS`; the next one is decided a chunk ahead. The
+    first has a few, unless it is known what an iteration takes.
+    """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, seconds: float | None = None) -> None:
         self._capacity, self._clock, self.ended = capacity, 0.0, False
         self._before: tuple[int, float] | None = None
         self._marginal: float | None = None
-        self.count = self.upcoming = self.proposal = min(8, capacity)
+        self.seconds = seconds
+        """Of an iteration, where that is known from an earlier run or the chunks that came back."""
+        first = 8 if seconds is None else max(1, int(CHUNK_SECONDS / seconds))
+        self.count = self.upcoming = self.proposal = min(first, capacity)
 
     def start(self) -> None:
         """The chunk was handed over (and compiled, if it was the first)."""
@@ -350,7 +359,8 @@ class Pace:
         is asked to end proposes 0, so that all end together.
         """
         seconds = time.perf_counter() - self._clock
-        affordable = min(self._capacity, GROWTH * count, int(CHUNK_SECONDS / self._per_iteration(count, seconds)))
+        self.seconds = self._per_iteration(count, seconds)
+        affordable = min(self._capacity, GROWTH * count, int(CHUNK_SECONDS / self.seconds))
         self.proposal = 0 if asked_to_end else max(1, affordable)
         decided = self.proposal if agreed is None else agreed
         self.ended = decided == 0

@@ -15,6 +15,7 @@ from sgmcmc.algorithms.kernel import Kernel, per_step_and_chain, step_noise
 from sgmcmc.checkpoints.fingerprint import known, of_value
 from sgmcmc.core.compiling import options
 from sgmcmc.core.sameness import Keyed, Recent, sameness
+from sgmcmc.core.slicing import entry_of
 from sgmcmc.core.trees import Batch, PyTree, State, all_finite, size, split, tree_map, where
 from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source, Take
@@ -37,6 +38,8 @@ class Programs:
     kernel: Kernel = field(compare=False)
     take: Take
     strata: Spread | None
+    paces: dict[Hashable, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Seconds that an iteration took when last run, for each layout."""
 
     @classmethod
     def of(cls, kernel: Kernel, source: Source, strata: Spread | None) -> "Programs":
@@ -172,7 +175,7 @@ class Programs:
 
         def iteration(loop: Any) -> Any:
             k, _, state, _, works = loop
-            new = self.moving(advance(self.with_shared(state, given), data, tree_map(itemgetter(k), plan), noise[k]))
+            new = self.moving(advance(self.with_shared(state, given), data, entry_of(plan, k), noise[k]))
             finite = all_finite(new.position, new.gradient)
             state = replace(where(finite, replace(new, estimator=()), replace(state, estimator=())), estimator=new.estimator)
             since = state.step - skip
@@ -185,7 +188,7 @@ class Programs:
         loop = (jnp.int32(0), jnp.bool(True), state, (state.position, state.gradient), works)
         steps, _, state, attempted, works = jax.lax.while_loop(goes_on, iteration, loop)
         carries, pieces = zip(*map(lambda keep, w: keep.close(w), keeps, works), strict=True) if keeps else ((), ())
-        last, axis = tree_map(itemgetter(jnp.maximum(steps - 1, 0)), plan), self.kernel.posterior.axis
+        last, axis = entry_of(plan, jnp.maximum(steps - 1, 0)), self.kernel.posterior.axis
         log_posterior = self._mean_log_posterior(kernel, self.with_shared(state, given), data, last)
         agreed = proposal if axis is None else jax.lax.pmin(proposal, axis)
         report = {"steps": steps[None], "attempted": attempted, "log_posterior": log_posterior[None], "proposal": agreed}
@@ -195,9 +198,7 @@ class Programs:
         """One iteration of one chain or of all, as a function of state, data, entry of the plan and flat noise."""
 
         def one(state: State, data: PyTree, entry: PyTree, noise: jax.Array) -> State:
-            return kernel.step(
-                state, lambda leap: self.take(data, tree_map(itemgetter(leap), entry)), split(noise, state.position)
-            )
+            return kernel.step(state, lambda leap: self.take(data, entry_of(entry, leap)), split(noise, state.position))
 
         axes = kernel.chain_axes
         return jax.vmap(one, in_axes=(axes, None, 0, 0), out_axes=axes) if chained else one
