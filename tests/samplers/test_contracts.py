@@ -64,7 +64,7 @@ BATTERY = {
     "barker-learning": (composed(dynamics=Barker(warmup=500)), {}),
     "barker-svrg": (composed(dynamics="barker", gradient=SVRG(epoch=40)), {}),
     "preconditioned": (composed(dynamics=PreconditionedLangevin(metric)), {}),
-    "rms-langevin": (composed(dynamics=RMSLangevin(freeze=500)), {"stepsize": 0.02}),
+    "rms-langevin": (composed(dynamics=RMSLangevin(freeze=500)), {"stepsize": 0.2}),
     "baoa": (sgmcmc.baoa_setup, {}),
     "baoa-learning": (sgmcmc.baoa_setup, {"noise_estimate": "fisher", "noise_warmup": 500}),
     "sgldcv": (sgmcmc.sgldcv_setup, {}),

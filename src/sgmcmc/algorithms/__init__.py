@@ -19,10 +19,11 @@ from sgmcmc.algorithms.gradients.second_order import SecondOrder
 from sgmcmc.algorithms.gradients.svrg import SVRG
 from sgmcmc.algorithms.kernel import Dynamics, Estimate, Estimator, Motion, Passes
 from sgmcmc.problem.posterior import Posterior
+from sgmcmc.problem.steps import CosineCycles, PolynomialDecay, Steps, WarmUp
 
 __all__ = [
-    "BAOA", "OBABO", "SAGA", "SVRG", "Barker", "Centre", "ControlVariate", "Dynamics", "Estimate", "Estimator", "Langevin",
-    "Minibatch", "Motion", "NoseHoover", "PaperHamiltonian", "Passes", "PersistentHamiltonian", "Posterior",
-    "PreconditionedLangevin", "RMSLangevin", "SecondOrder", "SymmetricHamiltonian", "SymmetricNoseHoover", "momentum",
-    "rescale_momentum",
+    "BAOA", "OBABO", "SAGA", "SVRG", "Barker", "Centre", "ControlVariate", "CosineCycles", "Dynamics", "Estimate", "Estimator",
+    "Langevin", "Minibatch", "Motion", "NoseHoover", "PaperHamiltonian", "Passes", "PersistentHamiltonian", "PolynomialDecay",
+    "Posterior", "PreconditionedLangevin", "RMSLangevin", "SecondOrder", "Steps", "SymmetricHamiltonian", "SymmetricNoseHoover",
+    "WarmUp", "momentum", "rescale_momentum",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree, leaf_names, on_host, tree_map
+from sgmcmc.problem.steps import Steps, share_of
 
 
 @jax.tree_util.register_dataclass
@@ -30,13 +31,17 @@ class Schedule:
         return self.constant if self.function is None else broadcast(self.function(t), position)
 
     def weight(self, t: Any, position: PyTree) -> jax.Array:
-        """What the draw of iteration `t` counts for in an average: its step size, averaged over the parameters."""
+        """What the draw of iteration `t` counts for in an average: its step size, averaged over the parameters; less where the
+        step sizes themselves say so.
+        """
         sizes = [jnp.mean(leaf) for leaf in jax.tree.leaves(self.at(t, position))]
-        return jnp.mean(jnp.stack(sizes))
+        return jnp.mean(jnp.stack(sizes)) * share_of(self.function, t)
 
     def describe(self) -> Any:
         """The step sizes for the record: one number if all agree, else by parameter."""
         if self.function is not None:
+            if isinstance(self.function, Steps):
+                return f"{self.function}"
             return f"function of t, {np.float32(self.first):.3g} at t = 1"
         values = [_shortest(leaf) for leaf in jax.tree.leaves(self.constant)]
         if all(value == values[0] for value in values):
