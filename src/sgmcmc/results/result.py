@@ -18,7 +18,7 @@ from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.files import replacing
 from sgmcmc.core.html import Markup
-from sgmcmc.core.names import Names
+from sgmcmc.core.names import Coords, Dims, Names
 from sgmcmc.core.trees import Dataset, PyTree, Rows, State, children, join, leaf_names, size
 from sgmcmc.problem.arrow import ArrowWhitening
 from sgmcmc.problem.model import Model
@@ -347,8 +347,24 @@ class Result(Mapping[str, Any]):
 
         return deterministic(self)
 
-    def to_arviz(self) -> Any:
-        """The draws as an ArviZ `DataTree` with a posterior group; settings go to its attributes.
+    def to_arviz(
+        self, groups: str | Sequence[str] = ("posterior", "sample_stats"), *, coords: Coords | None = None,
+        dims: Dims | None = None, draws: int | None = None, rows: int = 1000, seed: int = 0, progress: Progress = True,
+    ) -> Any:  # fmt: skip
+        """The draws as an ArviZ `DataTree`; settings go to the attributes of its posterior, names with slashes have dots.
+
+        For ArviZ before 1.0: `arviz.InferenceData.from_datatree(fit.to_arviz())`. To a file: `.to_zarr` with `zarr`, `.to_netcdf`
+        with `h5netcdf` installed.
+
+        Args:
+            groups: some of `"posterior"`, `"sample_stats"` (weights of draws, lengths of gradients), and of a result with its
+                model `"log_likelihood"`, `"posterior_predictive"`, `"prior"`, `"prior_predictive"`, `"observed_data"`.
+            coords: labels by axis, beside those of the result or in their place.
+            dims: names of axes by parameter, likewise.
+            draws: at most so many of all chains, every so-manyth, in all groups alike. None: all, or 1,000 if a group has rows.
+            rows: so many rows of the dataset, drawn at random, for the groups that have rows; the axis `row` has their numbers.
+            seed: of these rows, of simulated observations and draws from the prior.
+            progress: as in `predict`.
 
         >>> import numpy as np, sgmcmc
         >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
@@ -356,12 +372,13 @@ class Result(Mapping[str, Any]):
         >>> out = sgmcmc.sgld(log_lik, data, {"mu": np.zeros(3)}, 1e-2, minibatch_size=10, n_iters=50, seed=1)
         >>> dict(out.to_arviz().posterior.sizes)
         {'chain': 1, 'draw': 50, 'mu_dim_0': 3}
+        >>> tree = out.to_arviz(["posterior", "log_likelihood"], dims={"mu": ["axis"]}, draws=10, rows=20)
+        >>> dict(tree.log_likelihood.sizes), tree.posterior.sizes["axis"]
+        ({'chain': 1, 'draw': 10, 'row': 20}, 3)
         """
-        from arviz_base import from_dict
+        from sgmcmc.results.after.arviz_tree import to_arviz
 
-        attributes = {name: str(value) for name, value in self.settings.items()}
-        coords, dims = self.names.axes(self.draws, self.chained)
-        return from_dict({"posterior": self._named_draws()}, attrs={"posterior": attributes}, coords=coords, dims=dims)
+        return to_arviz(self, groups, coords, dims, draws, rows, seed, progress)
 
     def plot(self, names: list[str] | None = None, max_rows: int | None = None) -> Figure:
         """A matplotlib figure to show or save.
