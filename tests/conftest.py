@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 # Before JAX starts: compiling is most of what the tests cost, and much of that is optimisation which short chains never repay.
 # Level 0 would compile faster still, but there a long chain takes more than ten times as long. Without the fusion emitters a
@@ -36,6 +38,20 @@ def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> None:
     jax.config.update("jax_compilation_cache_dir", None)
     keep_programs.cache_clear()
     assert keep_programs() is not None
+
+
+MOST_PAGES = 300_000
+"""Of memory, 4 kB each, beyond which a worker drops its compiled programs: they come back from the folder that all share."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounded_memory() -> Iterator[None]:
+    """A program takes a megabyte, and thousands of them are compiled."""
+    yield
+    told = Path("/proc/self/statm")
+    if told.exists() and int(told.read_text().split()[1]) > MOST_PAGES:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
