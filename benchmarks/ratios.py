@@ -17,16 +17,16 @@ def report(results: dict[str, Any]) -> str:
     lines += import_lines(results.get("import"))
     if not lines:
         return ""
-    header = ["", "ratio", "rounds", "bar", "goal"]
+    header = ["", "ratio", "rounds", "bar"]
     return "\n".join(["## Ratios", "", "Median (range) over rounds of the ratio within a round.", "", table(header, lines)])
 
 
 def speed_lines(result: dict[str, Any] | None) -> list[list[str]]:
     lines = []
-    for name, bars in speed.BARS.items() if result is not None else ():
-        if against := speed.ratios(result or {}, name):
-            judged = [f"at most {bar:g}: {verdict(median(against), bar)}" for bar in bars]
-            lines.append([f"step of {name} / step of the C loop", spread(against), str(len(against)), *judged])
+    for name, bar in speed.BARS.items() if result is not None else ():
+        if found := speed.ratios(result or {}, name):
+            judged = f"at most {bar:g}: {verdict(median(found), bar)}"
+            lines.append([f"step of {name} / step of {speed.against(name)}", spread(found), str(len(found)), judged])
     return lines
 
 
@@ -38,7 +38,7 @@ def large_lines(result: dict[str, Any] | None) -> list[list[str]]:
     for pair in result["pairs"]:
         against = large.ratios(result, pair)
         judged = f"at least {bar:g}: {reached(median(against), bar)}" if "window" in pair else ""
-        lines.append([f"{pair}: speed from {size:.2f} GB on disk / in memory", spread(against), str(len(against)), judged, ""])
+        lines.append([f"{pair}: speed from {size:.2f} GB on disk / in memory", spread(against), str(len(against)), judged])
     return lines
 
 
@@ -50,7 +50,7 @@ def device_lines(result: dict[str, Any] | None) -> list[list[str]]:
         against, judged = devices.ratios(result, rows), devices.judged(result, rows)
         bar = f"at least {devices.LEAST_RATIO:g}: {judged}" if judged else ""
         what = f"{name}, {devices.CHAINS} chains: speed on two devices / on one"
-        lines.append([what, spread(against), str(len(against)), bar, ""])
+        lines.append([what, spread(against), str(len(against)), bar])
     return lines
 
 
@@ -60,4 +60,4 @@ def import_lines(result: dict[str, Any] | None) -> list[list[str]]:
     more = median(imports.beyond(result))
     bar = f"at most {imports.MOST_BEYOND:g} s more: {verdict(more, imports.MOST_BEYOND)}"
     against = imports.ratios(result)
-    return [["import sgmcmc / import jax", spread(against), str(len(against)), bar, ""]]
+    return [["import sgmcmc / import jax", spread(against), str(len(against)), bar]]

@@ -25,9 +25,9 @@ class Limit:
     reference: Path | None
     compiler: str
 
-    def microseconds(self, mode: str, sizes: tuple[int, ...]) -> dict[int, float]:
+    def microseconds(self, mode: str, sizes: tuple[int, ...], iterations: int = ITERATIONS) -> dict[int, float]:
         """Per iteration, for each number of rows."""
-        command = [self.ours, mode, str(ITERATIONS), str(MINIBATCH), str(COLUMNS), *map(str, sizes)]
+        command = [self.ours, mode, str(iterations), str(MINIBATCH), str(COLUMNS), *map(str, sizes)]
         lines = _output(command).splitlines()
         fields = [dict(field.split("=") for field in line.split()) for line in lines]
         return {int(field["rows"]): float(field["us_per_iteration"]) for field in fields}

@@ -92,11 +92,14 @@ def test_folder_and_memory_take_turns(measured):
 def test_all_ratios_are_in_one_table(measured):
     pairs = {rows: {"devices": [1, 2], "us": [[32.0, 20.0], [34.0, 20.0], [36.0, 20.0]]} for rows in devices.KINDS}
     on_devices = {"rows": 10, "iterations": 5, "cores": 2, "pairs": pairs}
-    steps = {"us_per_iteration": {speed.LIMIT: [20.0, 20.0], "sgld rows=random": [42.0, 46.0], "sgld rows=window": [24.0, 20.0]}}
+    times = {speed.LIMIT: [20.0, 20.0], "sgld rows=random": [42.0, 46.0], "sgld rows=window": [24.0, 20.0]}
+    steps = {"us_per_iteration": times | {f"sgld rows=window{speed.FOUR}": [12.0, 15.0]}}
     text = ratios.report({"speed": steps, "large": measured[0], "devices": on_devices})
     assert "1.70 (1.60 to 1.80)" in text
     assert "2.20 (2.10 to 2.30)" in text
-    assert "at most 2: MISSED" in text
+    assert "at most 1.4: MISSED" in text
+    assert "0.62 (0.50 to 0.75)" in text, "four chains beside one"
+    assert "long run" not in text, "it was not measured"
     assert "at least 1.6: met" in text
     assert text.count("GB on disk") == 1
     assert "1 and 2" in devices.report(on_devices)
