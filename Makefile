@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models sbc docs browser screenshots notebook clean
+.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models bench-regression sbc docs browser screenshots notebook clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-large 10 GB of rows on disk beside the same model in memory; half an hour"
 	@echo "make check-everyday sample on everyday models against references; an hour; SLOW=1 adds the horseshoe"
 	@echo "make bench-models sample beside NUTS on hierarchies, shrinkage, many parameters and classics; hours"
+	@echo "make bench-regression glm family by family beside statsmodels and NUTS; an hour"
 	@echo "make sbc       simulation-based calibration of sample, five models, 200 replications each; hours"
 	@echo "make browser   Chromium, from Debian's packages: tests look at reports in it, and skip that where it is missing"
 	@echo "make screenshots pictures of a report for the documentation; needs Chromium"
@@ -80,6 +81,9 @@ screenshots: $(STAMP)
 
 notebook: $(STAMP)
 	$(BIN)/python -m tools.notebook examples/claims.ipynb
+
+bench-regression: $(STAMP)
+	$(BIN)/python -m benchmarks.regression --write
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

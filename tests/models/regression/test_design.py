@@ -7,9 +7,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import sgmcmc
 from sgmcmc.core.errors import InputError
 from sgmcmc.models.regression import facts as facts_module
-from sgmcmc.models.regression import sources
+from sgmcmc.models.regression import sources, storing
 from sgmcmc.models.regression.families import find_family
 from sgmcmc.models.regression.formula import parse
 from sgmcmc.models.regression.glm import build_design, core_of
@@ -235,3 +236,29 @@ def test_a_dot_stands_for_all_other_columns():
     frame = a_frame()[["y", "age", "plan", "years"]]
     design, _ = designed("y ~ .", frame, weights="years")
     assert design.matrix.names == ("age", "plan[b]")
+
+
+def test_rows_that_do_not_fit_go_to_a_folder(tmp_path, monkeypatch):
+    frame = a_frame()
+    design, source = designed("y ~ age + region + (1 | visits)", frame)
+    expected = in_memory(design, source)
+    with storing.stored(design, source, None, None, False) as (dataset, passing):
+        assert passing is None
+        np.testing.assert_array_equal(dataset["x"], expected["x"])
+    monkeypatch.setattr(storing, "MEMORY_SHARE", 0.0)
+    with storing.stored(design, source, None, tmp_path / "run", False) as (dataset, passing):
+        rows = sgmcmc.data.open(dataset)
+        assert (passing, rows.n_rows, rows.shuffled) == (None, N, True)
+        np.testing.assert_allclose(np.sort(rows["x"][:], axis=0), np.sort(expected["x"], axis=0))
+        assert sorted(rows) == ["group of visits", "x", "y"]
+    with storing.stored(design, source, None, None, False) as (dataset, passing):
+        assert passing is not None
+        assert passing.is_dir()
+    with pytest.raises(RuntimeError), storing.stored(design, source, None, None, False) as (dataset, gone):
+        raise RuntimeError
+    assert passing.is_dir()
+    assert not gone.exists()
+    model = sgmcmc.Model(lambda params, rows: 0.0, {"x": np.zeros(3)}, {"a": 0.0})
+    storing.removed_with(model, passing)
+    del model
+    assert not passing.exists()

@@ -1,11 +1,17 @@
 """Regressions from formula to predictions, beside the same models written by hand."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 import sgmcmc
 from sgmcmc.core.names import Names
+from sgmcmc.models.regression.families import find_family
+from sgmcmc.models.regression.glm import build_design, core_of
+from sgmcmc.models.regression.priors import draw_prior, log_prior
+from sgmcmc.models.regression.report import reported
+from sgmcmc.models.regression.storing import in_memory
 
 N = 3000
 RUN = {"draws": 500, "seed": 1, "progress": False}
@@ -103,18 +109,46 @@ def test_pictures(poisson):
 
 
 def test_two_levels_of_text_are_an_outcome(frame):
-    fit = sgmcmc.glm("lapsed ~ age", frame, family="bernoulli", **RUN)
-    assert "1 stands for lapsed = 'yes', 0 for 'no'." in str(fit.decisions)
-    assert abs(fit["age"].mean() - 0.05) < 4 * fit["age"].std()
+    design, source = build_design("lapsed ~ age", frame, *find_family("bernoulli"))
+    assert design.response.said == "1 stands for lapsed = 'yes', 0 for 'no'."
+    np.testing.assert_array_equal(in_memory(design, source)["y"], frame.lapsed == "yes")
 
 
-def test_priors_are_on_the_users_scale(frame):
-    """A prior so narrow that it decides."""
-    tight = {"age": sgmcmc.distributions.Normal(7.0, 0.001), "sigma": sgmcmc.distributions.LogNormal(5.0, 0.001)}
-    fit = sgmcmc.glm("cost ~ age", frame, priors=tight, **RUN)
-    assert abs(fit["age"].mean() - 7) < 0.01
-    assert abs(fit["sigma"].mean() / np.exp(5) - 1) < 0.05
-    assert "age ~ Normal(7, 0.001)" in str(fit.decisions)
+@pytest.mark.usefixtures("x64")
+def test_priors_are_of_what_is_reported(frame):
+    """Parameters drawn from the priors, their density beside that of the reported numbers under the laws that were told."""
+    law = sgmcmc.distributions
+    told = {"Intercept": law.Normal(900.0, 300.0), "age": law.Normal(7.0, 2.0), "region": law.Normal(0.0, 100.0)}
+    told |= {"sigma": law.LogNormal(5.0, 0.5), "sd(region)": law.HalfNormal(50.0), "age:region": law.Normal(0.0, 3.0)}
+    family, link = find_family("gaussian")
+    design, _ = build_design("cost ~ age * region + (0 + age | region)", frame, family, link)
+    core = core_of(design, family, link)
+    priors = core.priors(told)
+    for seed in range(3):
+        params = draw_prior(priors, jax.random.key(seed))
+        assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, core.start())
+        shown, _ = reported(core, jax.tree.map(lambda x: np.asarray(x)[None], params))
+        effects = law.Normal(0, params["sd of region"]).log_prob(params["effects of region"]).sum()
+        by_hand = sum(told[name].log_prob(shown[name][0]).sum() for name in told if name in shown)
+        by_hand += told["sd(region)"].log_prob(shown["sd(age|region)"][0]) + effects
+        np.testing.assert_allclose(log_prior(priors, params), by_hand, rtol=1e-10)
+    assert "age ~ Normal(7, 2)" in priors.said
+
+
+@pytest.mark.usefixtures("x64")
+def test_likelihoods_are_those_of_what_is_reported(frame):
+    """With the numbers as reported and the columns as they came, the density of the outcome is the same."""
+    family, link = find_family("gaussian")
+    design, source = build_design("cost ~ age + region + (1 + age | region)", frame, family, link)
+    core, rows = core_of(design, family, link), in_memory(design, source)
+    params = draw_prior(core.priors(), jax.random.key(0))
+    shown, _ = reported(core, jax.tree.map(lambda x: np.asarray(x)[None], params))
+    at = design.varying[0].levels.codes(frame)
+    eta = shown["Intercept"][0] + shown["age"][0] * frame.age + np.concatenate([[0], shown["region"][0]])[at]
+    eta = eta + shown["1|region"][0][at] + shown["age|region"][0][at] * frame.age
+    expected = sgmcmc.distributions.Normal(eta.to_numpy(), shown["sigma"][0]).log_prob(frame.cost.to_numpy())
+    np.testing.assert_allclose(core.model(rows, core.priors()).log_lik(params, rows), expected, rtol=1e-8)
+    assert -1 <= shown["corr(1,age|region)"][0] <= 1
 
 
 @pytest.fixture(scope="module")

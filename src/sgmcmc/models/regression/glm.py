@@ -14,7 +14,7 @@ from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError
 from sgmcmc.models.regression.core import Columns, Core, Group
 from sgmcmc.models.regression.design import Design, check_levels, common_parts, expression_columns, varying_parts
-from sgmcmc.models.regression.facts import Facts, look
+from sgmcmc.models.regression.facts import look
 from sgmcmc.models.regression.families import Family, find_family
 from sgmcmc.models.regression.formula import Parsed, parse
 from sgmcmc.models.regression.functions import DATE_FUNCTIONS, unknown_name
@@ -24,7 +24,7 @@ from sgmcmc.models.regression.predictor import Effects
 from sgmcmc.models.regression.response import check_order, find_response
 from sgmcmc.models.regression.result import Regression
 from sgmcmc.models.regression.sources import Source, find_source
-from sgmcmc.models.regression.storing import stored
+from sgmcmc.models.regression.storing import removed_with, stored
 from sgmcmc.results.words import Decisions
 from sgmcmc.samplers.sample import sample
 
@@ -91,9 +91,10 @@ def glm(
     design, source = build_design(formula, frame, chosen, link, missing=missing, weights=weights, levels=levels)
     core = core_of(design, chosen, link)
     found = core.priors(priors)
-    with stored(design, source, folder, checkpoint, progress) as dataset:
-        model = core.model(dataset, found)
-        inner = sample(model, seed=seed, checkpoint=checkpoint, progress=progress, **sampling)
+    with stored(design, source, folder, checkpoint, progress) as (dataset, passing):
+        inner = sample(core.model(dataset, found), seed=seed, checkpoint=checkpoint, progress=progress, **sampling)
+        assert inner.model is not None
+        removed_with(inner.model, passing)
     told = _decided(design, core, found.said)
     inner = replace(inner, decisions=told + inner.decisions)
     return Regression.of(inner, core, design.kept())
@@ -229,6 +230,3 @@ def _decided(design: Design, core: Core, said: tuple[str, ...]) -> Decisions:
     default = f"Priors: a change of one sd of a column, or from 0 to 1 of a level, has an effect of Normal(0, 2.5){unit}"
     more = f"; {'; '.join(said)}" if said else ""
     return told.and_then("priors", said, f"{default}{more}.")
-
-
-__all__ = ["Facts", "glm"]

@@ -95,7 +95,7 @@ def shrinkage(fit: Regression, name: str | None, part: str, most: int) -> Figure
     axes.set_yticks(places, [group.labels[i] for i in shown], fontsize="x-small" if len(shown) > 20 else "small")
     axes.axvline(0, color="grey", lw=0.8)
     axes.set_xlabel(f"effect of {part} | {group.effects.name}")
-    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(0, -0.12))
+    axes.legend(fontsize="small", loc="upper left")
     return figure
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from sgmcmc.core.trees import Dataset, Rows
 from sgmcmc.data import convert
 from sgmcmc.models.regression.design import Design
 from sgmcmc.models.regression.sources import Source
+from sgmcmc.problem.model import Model
 from sgmcmc.rows.table import physical_memory
 
 MEMORY_SHARE = 1 / 8
@@ -23,17 +26,26 @@ MEMORY_SHARE = 1 / 8
 @contextlib.contextmanager
 def stored(
     design: Design, source: Source, folder: str | Path | None, checkpoint: str | Path | None, progress: Progress
-) -> Iterator[Dataset]:
-    """The rows of a source as a dataset: arrays, or a folder."""
+) -> Iterator[tuple[Dataset, Path | None]]:
+    """The rows of a source as a dataset: arrays, or a folder; and that folder if it is temporary, for the result to remove."""
     if folder is None and not _too_large(design):
-        yield in_memory(design, source)
+        yield in_memory(design, source), None
         return
-    with contextlib.ExitStack() as stack:
-        if folder is None and checkpoint is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sgmcmc-rows-"))
-        place = Path(folder) if folder is not None else Path(f"{checkpoint}-rows")
+    passing = Path(tempfile.mkdtemp(prefix="sgmcmc-rows-")) if folder is None and checkpoint is None else None
+    place = passing or Path(folder if folder is not None else f"{checkpoint}-rows")
+    try:
         convert(lambda: design.blocks(source), place / "rows", progress=progress)
-        yield str(place / "rows")
+        yield str(place / "rows"), passing
+    except BaseException:
+        if passing is not None:
+            shutil.rmtree(passing, ignore_errors=True)
+        raise
+
+
+def removed_with(model: Model, folder: Path | None) -> None:
+    """A temporary folder goes when the model goes that reads from it, or the process."""
+    if folder is not None:
+        weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
 
 
 def _too_large(design: Design) -> bool:

@@ -1,0 +1,1 @@
+"""`glm` family by family: its maximum of the likelihood beside statsmodels, its posterior beside NUTS on the same design."""
