@@ -77,6 +77,38 @@ def hierarchical(X, y, group, n_groups):
 decentred = reparam(hierarchical, config={"u": LocScaleReparam(0.3)})
 
 
+def schools(y, sd, school, n_schools):
+    """Eight schools, centred: a funnel."""
+    mu, tau = numpyro.sample("mu", dist.Normal(0, 5)), numpyro.sample("tau", dist.HalfCauchy(5))
+    with numpyro.plate("school", n_schools):
+        theta = numpyro.sample("theta", dist.Normal(mu, tau))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(theta[school], sd), obs=y)
+
+
+def nested(y, group, n_groups):
+    """Two scales, one above the other."""
+    top, upper = numpyro.sample("top", dist.Normal(0, 2)), numpyro.sample("upper", dist.HalfNormal(1))
+    v = numpyro.sample("v", dist.Normal(top, upper).expand([2]).to_event(1))
+    lower = numpyro.sample("lower", dist.HalfNormal(1).expand([n_groups]).to_event(1))
+    with numpyro.plate("group", n_groups):
+        u = numpyro.sample("u", dist.StudentT(4, v[jnp.arange(n_groups) % 2], lower))
+    numpyro.sample("y", dist.Normal(u[group], 1.0), obs=y)
+
+
+SCHOOLS = Case(
+    schools,
+    {
+        "y": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]),
+        "sd": np.array([15.0, 10, 16, 11, 9, 11, 10, 18]),
+        "school": np.arange(8),
+    },
+    {"n_schools": 8},
+    "rows",
+)
+NESTED = Case(nested, {"y": REAL, "group": GROUP}, {"n_groups": GROUPS})
+
+
 def network(a, b, c):
     """A Bayesian network: c given b given a, all observed."""
     s = numpyro.sample("s", dist.HalfNormal(1).expand([3]))
@@ -102,10 +134,13 @@ def horseshoe(X, y):
     numpyro.sample("y", dist.Normal(X @ b, numpyro.sample("s", dist.HalfNormal(1))), obs=y)
 
 
+def in_order(n):
+    return dist.TransformedDistribution(dist.Normal(0, 2).expand([n]).to_event(1), dist.transforms.OrderedTransform())
+
+
 def ordinal(X, y, n_levels):
     b = numpyro.sample("b", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    cuts = dist.TransformedDistribution(dist.Normal(0, 2).expand([n_levels - 1]).to_event(1), dist.transforms.OrderedTransform())
-    numpyro.sample("y", dist.OrderedLogistic(X @ b, numpyro.sample("cuts", cuts)), obs=y)
+    numpyro.sample("y", dist.OrderedLogistic(X @ b, numpyro.sample("cuts", in_order(n_levels - 1))), obs=y)
 
 
 def overdispersed(X, y):
@@ -116,7 +151,7 @@ def overdispersed(X, y):
 
 def mixture(y):
     weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(2)))
-    centres = numpyro.sample("centres", dist.Normal(jnp.array([-1.0, 2.0]), 1).to_event(1))
+    centres = numpyro.sample("centres", in_order(2))
     parts = dist.Normal(centres, numpyro.sample("s", dist.HalfNormal(1).expand([2]).to_event(1)))
     with numpyro.plate("rows", len(y)):
         numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(weights), parts), obs=y)
@@ -125,7 +160,7 @@ def mixture(y):
 def classes(y):
     """The mixture with the class of every row as it is."""
     weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(2)))
-    centres = numpyro.sample("centres", dist.Normal(jnp.array([-1.0, 2.0]), 1).to_event(1))
+    centres = numpyro.sample("centres", in_order(2))
     s = numpyro.sample("s", dist.HalfNormal(1).expand([2]).to_event(1))
     with numpyro.plate("rows", len(y)):
         z = numpyro.sample("z", dist.Categorical(weights), infer={"enumerate": "parallel"})

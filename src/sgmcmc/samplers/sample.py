@@ -30,6 +30,7 @@ from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complain
 from sgmcmc.tune.design import row_work
 from sgmcmc.tune.exact import AUTO, ENGINES, MINIBATCHES, NUTS, Prediction, check_engine, exact_chains
 from sgmcmc.tune.recentre import recentred, told_by_rows, trading_off
+from sgmcmc.tune.rewriting import better, rewritten, troubled
 from sgmcmc.tune.survey import Survey, take_survey
 
 DRAWS_PER_TIME = 8
@@ -137,7 +138,7 @@ def sample(
 
     with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
         sampling = _Sampling(problem, draws, chains, target_ess, engine, place, progress, keep)
-        result = _within_limits(sampling.suited().run(), problem.posterior)
+        result = _within_limits(sampling.settled(), problem.posterior)
     _warn(result)
     return result
 
@@ -155,6 +156,24 @@ class _Sampling:
     progress: Progress
     keep: Keep | Mapping[str, Keep] | None = None
     told: Decisions = field(default_factory=Decisions)
+    part: str = ""
+    """Before the names of stages and runs, where these are not the first of the place."""
+
+    def settled(self) -> Result:
+        """The result; that in other variables, if it is better, where chains do not come to terms with scales of effects."""
+        result = self.suited().run()
+        if _made(result) < self.draws or self.problem.table.large or not troubled(result):
+            return result
+        found = rewritten(self.problem, result, self.adaptation.seed)
+        if found is None:
+            return result
+        problem, names, sentence = found
+        told = Decisions().and_then("rewritten", names, sentence)
+        other = replace(self, problem=problem, told=told, part="rewritten ").run()
+        if better(other, result):
+            return other
+        vain = told.and_then("rewritten", (), "That was no better: the draws are of chains that move them as they are.")
+        return replace(result, decisions=result.decisions + vain)
 
     def suited(self) -> "_Sampling":
         """The same in variables that suit the chains: products of scales and effects, where rows tell these."""
@@ -172,8 +191,9 @@ class _Sampling:
     @cached_property
     def survey(self) -> Survey:
         """Mode and curvature, found in the place or looked for."""
+        name = "survey, recentred" if "recentred" in self.told else "survey"
         look = partial(take_survey, self.problem, self.adaptation.seed, self.progress, anchored=True)
-        return self.place.stage("survey, recentred" if self.told.made else "survey", look, self.problem.position)
+        return self.place.stage(f"{self.part}{name}", look, self.problem.position)
 
     @cached_property
     def _at_best(self) -> Prediction:
@@ -202,13 +222,14 @@ class _Sampling:
     def _exactly(self, why: str, attempt: int = 0) -> Result:
         """NUTS on all rows; the warm-up is the burn-in of the run."""
         place, like = self.place, self.problem.position
-        chosen = place.stage("exact", partial(exact_chains, self.problem, self.survey, why), like)
+        chosen = place.stage(f"{self.part}exact", partial(exact_chains, self.problem, self.survey, why), like)
         sampler = chosen.sampler(self.problem, place.key)
-        state, part = sampler.init(place.key, n_chains=self.chains, progress=False), place.sub(f"run {attempt}")
+        state, part = sampler.init(place.key, n_chains=self.chains, progress=False), place.sub(f"run {self.part}{attempt}")
 
         def drawn(draws: int) -> Result:
             request = self._request(draws, burn_in=chosen.warm_up, chunk_size=EXACT_CHUNK)
-            return _first(sampler.carry_out(request, state, part), draws)
+            result = _first(sampler.carry_out(request, state, part), draws)
+            return replace(result, decisions=self.told + result.decisions)
 
         return self._extended(drawn, drawn(self.draws))
 
@@ -217,7 +238,7 @@ class _Sampling:
         while True:
             if trial is None or (self.engine == AUTO and trial.exact):
                 return self._exactly("minibatches would need most of them, so that exact gradients cost no more", attempt)
-            part, complaint = self.place.sub(f"run {attempt}"), None
+            part, complaint = self.place.sub(f"run {self.part}{attempt}"), None
             attempt += 1
             try:
                 result = self._drawn(trial, part, self.draws)
@@ -273,7 +294,7 @@ class _Sampling:
             made.append(make())
             return None if made[0] is None else made[0].packed()
 
-        found = self.place.stage(f"trial {attempt}", packed, self.problem.position)
+        found = self.place.stage(f"{self.part}trial {attempt}", packed, self.problem.position)
         return made[0] if made else None if found is None else self.adaptation.unpacked(found)
 
     def _drawn(self, trial: Trial, place: Place, draws: int) -> Result:

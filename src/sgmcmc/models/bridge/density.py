@@ -15,7 +15,7 @@ from sgmcmc.core.trees import PyTree, Rows
 from sgmcmc.models.bridge.tracing import FEW, Running, Trace, loc_and_scale, log_prob
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Density:
     """A model with what is known of its sites.
 
@@ -92,8 +92,11 @@ class Density:
 
     def loc_scale(self, params: PyTree) -> dict[str, Any]:
         """Location and scale of parameters that depend on other parameters."""
+        return dict(zip(self.moved, jax.jit(self._locs_and_scales)(params), strict=True))  # in the order of the model
+
+    def _locs_and_scales(self, params: PyTree) -> list[Any]:
         trace = self._without_rows(params)
-        return {name: loc_and_scale(trace[name]["fn"]) for name in self.moved}
+        return [loc_and_scale(trace[name]["fn"]) for name in self.moved]
 
     def _without_rows(self, params: PyTree) -> Trace:
         return self.running.trace(self.running.blank(FEW), params)

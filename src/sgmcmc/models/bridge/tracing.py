@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from numpyro import handlers
+from numpyro import handlers, validation_enabled
 from numpyro.distributions.util import is_identically_one
 
 from sgmcmc.core.trees import Rows
@@ -65,7 +65,8 @@ class Running:
         traced = handlers.trace(model)
         count = len(next(iter(rows.values())))
         whole = AllRows(traced, self.total, count, self.plates)
-        whole(**self.static, **{name: jnp.asarray(column) for name, column in rows.items()})
+        with validation_enabled(False):  # rows of zeros, for what does not depend on them, need not be valid
+            whole(**self.static, **{name: jnp.asarray(column) for name, column in rows.items()})
         return traced.trace
 
 
