@@ -78,7 +78,7 @@ decentred = reparam(hierarchical, config={"u": LocScaleReparam(0.3)})
 
 
 def schools(y, sd, school, n_schools):
-    """Eight schools, centred: a funnel."""
+    """Schools of a few pupils each, centred: a funnel."""
     mu, tau = numpyro.sample("mu", dist.Normal(0, 5)), numpyro.sample("tau", dist.HalfCauchy(5))
     with numpyro.plate("school", n_schools):
         theta = numpyro.sample("theta", dist.Normal(mu, tau))
@@ -98,12 +98,8 @@ def nested(y, group, n_groups):
 
 SCHOOLS = Case(
     schools,
-    {
-        "y": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]),
-        "sd": np.array([15.0, 10, 16, 11, 9, 11, 10, 18]),
-        "school": np.arange(8),
-    },
-    {"n_schools": 8},
+    {"y": 10 * np.random.default_rng(0).standard_normal(40), "sd": np.full(40, 10.0), "school": np.arange(40)},
+    {"n_schools": 40},
     "rows",
 )
 NESTED = Case(nested, {"y": REAL, "group": GROUP}, {"n_groups": GROUPS})

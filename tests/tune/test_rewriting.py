@@ -21,26 +21,26 @@ def fit():
     model = sgmcmc.from_numpyro(SCHOOLS.model, SCHOOLS.data, static=SCHOOLS.static, plate=SCHOOLS.plate)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sgmcmc.SgmcmcWarning)
-        return sgmcmc.sample(model, seed=1, draws=2000, progress=False)
+        return sgmcmc.sample(model, seed=1, draws=500, progress=False)
 
 
-def test_eight_schools_are_sampled_relative_to_their_scale(fit):
+def test_schools_are_sampled_relative_to_their_scale(fit):
     assert fit.decisions["rewritten"] == ("theta",)
     assert "theta (centred by 0." in str(fit.decisions)
-    assert "divergences" not in fit.health().kinds
+    assert fit.health().ok
     assert sorted(fit) == ["mu", "tau", "theta"]  # as the user wrote them
-    assert fit["theta"].shape == (4, 2000, 8)
-    # By numerical integration over tau (mu and theta are Gaussian given it), to the digits shown.
+    assert fit["theta"].shape == (4, 500, 40)
     truth = integrated()
-    for name in ("mu", "theta"):
-        error = fit.summary()["mcse"].filter(like=name).max()
-        assert np.abs(fit[name].mean(axis=(0, 1)) - truth[name]).max() < 5 * error
+    errors = np.asarray(fit.summary()["mcse"], float)
+    found = np.concatenate([np.ravel(fit[name].mean(axis=(0, 1))) for name in ("mu", "tau", "theta")])
+    assert np.abs((found - truth) / errors).max() < 5  # 42 numbers: by chance once in 40,000 times
+    assert np.abs((found - 1.3 * truth) / errors).max() > 5  # the control
 
 
 def integrated():
     """Posterior means: on a grid of tau, where all else is Gaussian."""
     y, v = SCHOOLS.data["y"], SCHOOLS.data["sd"] ** 2
-    tau = np.linspace(1e-3, 400, 400_001)[:, None]
+    tau = np.linspace(1e-3, 60, 20_001)[:, None]
     w = 1 / (v + tau**2)
     precision, pull = w.sum(axis=1) + 1 / 25, (w * y).sum(axis=1)
     mean = pull / precision
@@ -49,4 +49,4 @@ def integrated():
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     shrunk = (y / v + mean[:, None] / tau**2) / (1 / v + 1 / tau**2)
-    return {"mu": p @ mean, "theta": p @ shrunk}
+    return np.array([p @ mean, p @ tau[:, 0], *(p @ shrunk)])
