@@ -354,7 +354,7 @@ class Result(Mapping[str, Any]):
         """The draws as an ArviZ `DataTree`; settings go to the attributes of its posterior, names with slashes have dots.
 
         For ArviZ before 1.0: `arviz.InferenceData.from_datatree(fit.to_arviz())`. To a file: `.to_zarr` with `zarr`, `.to_netcdf`
-        with `h5netcdf` installed.
+        with `netCDF4`, or `h5netcdf` and `h5py`.
 
         Args:
             groups: some of `"posterior"`, `"sample_stats"` (weights of draws, lengths of gradients), and of a result with its
