@@ -110,3 +110,12 @@ def test_classes_of_rows_are_summed_over_exactly():
         np.testing.assert_allclose(mine - mine[0], theirs - theirs[0], rtol=1e-10)  # along the simplex, where weights are
     np.testing.assert_allclose(summed.mean(params, data), by_hand.mean(params, data), rtol=1e-12)
     assert not np.allclose(summed.mean(params, data), params["centres"][0])  # the control: one class alone
+
+
+def test_a_folder_of_rows_serves_as_well_as_arrays(tmp_path):
+    case = CASES["plate"]
+    folder = sgmcmc.data.convert(case.data, tmp_path / "rows", shuffle=False, progress=False)
+    call = {"minibatch_size": 6, "n_iters": 20, "seed": 1, "progress": False, "rows": "random"}
+    on_disk, in_memory = (sgmcmc.sgld(sgmcmc.from_numpyro(case.model, data), 1e-3, **call) for data in (folder, case.data))
+    assert np.array_equal(on_disk["b"], in_memory["b"])
+    assert on_disk.model.observed == ("y",)
