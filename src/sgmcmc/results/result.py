@@ -81,11 +81,6 @@ class Result(Mapping[str, Any]):
     names: Names = field(default_factory=Names, repr=False)
     model: Model | None = field(default=None, repr=False)
 
-    @property
-    def sampled(self) -> PyTree | None:
-        """The draws as the functions of the model take them. Those of a regression are reported in other units."""
-        return self.draws
-
     @cached_property
     def _children(self) -> dict[str, Any]:
         return {} if self.draws is None else children(self.draws)

@@ -55,11 +55,6 @@ class Regression(Result):
         told |= {"draws": draws, "names": names, "pairs": pairs}
         return cls(**told, inner=inner, core=core, design=design)
 
-    @property
-    def sampled(self) -> Any:
-        """The draws in standardised variables."""
-        return self.inner.draws
-
     def __repr__(self) -> str:
         return f"<Regression {self.design.response.parsed.text!r}, family {self.core.family.name!r}: {', '.join(self)}>"
 

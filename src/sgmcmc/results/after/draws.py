@@ -22,7 +22,7 @@ def some_draws(result: Result, count: int) -> PyTree:
     check_count("draws", count)
     shape = _shape(result)
     chain, draw = np.unravel_index(_places(shape, result.weights, count), shape)
-    picked = tree_map(lambda x: np.asarray(x[chain, draw] if result.chained else x[draw]), result.sampled)
+    picked = tree_map(lambda x: np.asarray(x[chain, draw] if result.chained else x[draw]), result.in_model.draws)
     return like_params(result, picked)
 
 

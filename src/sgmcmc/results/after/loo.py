@@ -186,8 +186,8 @@ def compare(
 def _at_a_centre(fit: Result, draws: PyTree, table: Table, progress: Progress) -> tuple[PyTree, Sums]:
     """The posterior mean with the log densities of all rows there; a draw near it, where the mean is no place for parameters."""
     model = model_of(fit, "loo")
-    leaves, structure = jax.tree.leaves(draws), jax.tree.structure(fit.sampled)
-    every = (np.asarray(x if fit.chained else x[None]) for x in jax.tree.leaves(fit.sampled))
+    leaves, structure = jax.tree.leaves(draws), jax.tree.structure(fit.draws)
+    every = (np.asarray(x if fit.chained else x[None]) for x in jax.tree.leaves(fit.draws))
     means = [weighted_mean_sd(x, fit.weights)[0].astype(x.dtype)[None] for x in every]
     centre = like_params(fit, jax.tree.unflatten(structure, means))
     try:
