@@ -19,8 +19,27 @@ def run(*arguments):
 def test_version_and_help():
     assert run("version").output.startswith("sgmcmc 0.")
     helped = run("--help").output
-    assert all(name in helped for name in ("demo", "version"))
+    assert all(name in helped for name in ("convert", "demo", "report", "version"))
     assert "Examples:" in run("demo", "--help").output
+
+
+def test_the_version_alone():
+    assert run("--version").output == f"sgmcmc {sgmcmc.__version__}\n"
+    assert run("-V").output == run("--version").output
+
+
+def test_convert_makes_a_folder_of_rows(tmp_path):
+    csv, folder = tmp_path / "claims.csv", tmp_path / "rows"
+    csv.write_text("age,power,claims\n1,2,0\n3,4,1\n5,6,1\n")
+    ended = run("convert", csv, folder, "--columns", "X=age,power", "--columns", "y=claims", "--no-shuffle")
+    assert ended.exit_code == 0, ended.output
+    assert ended.stdout.strip().endswith("rows: X (3, 2), y (3,). Give the folder's path as dataset")
+    rows = sgmcmc.data.open(folder)
+    assert rows["X"][:].tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert rows["y"][:].tolist() == [0, 1, 1]
+    assert run("convert", csv, folder, "--columns", "y=...", "-q").exit_code == 1  # other rows are there
+    assert run("convert", csv, folder, "--columns", "y=...", "-q", "--overwrite").output == ""
+    assert "expected the name of an array" in run("convert", csv, folder, "--columns", "X").output
 
 
 def test_python_m_sgmcmc_is_the_command_and_loads_no_pictures_before_one_is_drawn():

@@ -13,6 +13,7 @@ from typing import Any as _Any
 from sgmcmc import algorithms, data
 from sgmcmc.checkpoints.reading import load
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
+from sgmcmc.core.late_modules import name_modules as _name_modules
 from sgmcmc.core.trees import Batch, State
 from sgmcmc.data.datasets import get_dataset, train_test_split
 from sgmcmc.models.bridge import from_numpyro
@@ -66,6 +67,8 @@ __all__ = [
 
 _NUMPYRO = "numpyro.distributions"
 _LATE = {"distributions": _NUMPYRO, "constraints": f"{_NUMPYRO}.constraints", "testing": "sgmcmc.testing"}
+
+_name_modules({f"sgmcmc.{name}": original for name, original in _LATE.items() if original.startswith(_NUMPYRO)})
 
 
 def __getattr__(name: str) -> _Any:

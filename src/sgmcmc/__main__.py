@@ -1,4 +1,4 @@
-"""The command `sgmcmc`: a demonstration, pages about runs, and versions. `python -m sgmcmc` is the same.
+"""The command `sgmcmc`: a demonstration, data to folders of rows, pages about runs, and versions. `python -m sgmcmc` is the same.
 
 The demonstration is a logistic regression on a million rows: data made on the spot, sampled by `sgmcmc.sample`, compared with the
 truth.
@@ -45,14 +45,60 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog="More: sgmcmc COMMAND --help.")
+@click.version_option(installed("sgmcmc"), "-V", "--version", message="sgmcmc %(version)s")
 def main() -> None:
-    """Stochastic gradient MCMC: a demonstration, pages about runs, and what is installed."""
+    """Stochastic gradient MCMC: a demonstration, data to folders of rows, pages about runs, and what is installed."""
 
 
 @main.command()
 def version() -> None:
     """The versions of sgmcmc, JAX and Python."""
     click.echo(f"sgmcmc {installed('sgmcmc')}, JAX {installed('jax')}, Python {sys.version.split()[0]}")
+
+
+@main.command()
+@click.argument("source", nargs=-1, required=True)
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--columns", multiple=True, metavar="ARRAY=COLUMN,...", help="Which columns make which array, such as X=age,dose; "
+              "ARRAY=... takes all others. Give it once for each array.")  # fmt: skip
+@click.option("--format", "form", help="By default the one that the names of the files say.")
+@click.option("--separator", default=",", show_default=True, help="What is between the columns of text.")
+@click.option("--no-shuffle", is_flag=True, help="Leave the rows in their order.")
+@click.option("--overwrite", is_flag=True, help="Replace what is in the folder.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+def convert(
+    source: tuple[str, ...], folder: Path, columns: tuple[str, ...], form: str | None, separator: str, no_shuffle: bool,
+    overwrite: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Files of SOURCE (CSV, Parquet, Arrow, LIBSVM, a Zarr store) to a FOLDER of rows that samplers read from.
+
+    \b
+    Examples:
+      sgmcmc convert claims-*.csv rows/
+      sgmcmc convert claims.parquet rows/ --columns X=age,power --columns y=claims
+    """
+    files = source[0] if len(source) == 1 else list(source)
+    rows = sgmcmc.data.convert(
+        files, folder, columns=chosen_columns(columns), format=form, separator=separator, shuffle=not no_shuffle,
+        overwrite=overwrite, progress=not quiet,
+    )  # fmt: skip
+    if not quiet:
+        arrays = ", ".join(f"{name} {column.shape}" for name, column in rows.items())
+        click.echo(f"{folder}: {arrays}. Give the folder's path as dataset")
+
+
+def chosen_columns(told: tuple[str, ...]) -> dict[str, Any] | None:
+    """`X=age,dose` as `sgmcmc.data.convert` has it; one name is one column, not a matrix of one."""
+    chosen: dict[str, Any] = {}
+    for one in told:
+        array, equals, names = one.partition("=")
+        if not equals or not names:
+            raise click.BadParameter(
+                f"{one!r}; expected the name of an array and its columns, such as X=age,dose", param_hint="--columns"
+            )
+        listed = names.split(",")
+        chosen[array] = ... if names == "..." else names if len(listed) == 1 else listed
+    return chosen or None
 
 
 @main.command()

@@ -100,7 +100,7 @@ def describe(value: Any) -> str:
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None:
         return f"{type(value).__name__} of shape {tuple(shape)} and dtype {dtype}"
-    return shortened(repr(value))
+    return shortened(" ".join(repr(value).split()))
 
 
 def shortened(text: str, most: int = 60) -> str:

@@ -95,6 +95,32 @@ class State:
 tree_map = jax.tree.map
 
 
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True)
+class Fixed:
+    """A function among parameters, such as the activation of a network: part of the tree's structure, and no number of it."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def tree_flatten(self) -> tuple[tuple[()], Callable[..., Any]]:
+        return (), self.function
+
+    @classmethod
+    def tree_unflatten(cls, function: Callable[..., Any], _: Any) -> "Fixed":
+        return cls(function)
+
+
+def with_functions_fixed(tree: PyTree) -> PyTree:
+    """The tree with its functions in the structure, so that a whole module can be sampled."""
+    leaves = jax.tree.leaves(tree)
+    if not any(callable(leaf) for leaf in leaves) or not any(hasattr(leaf, "dtype") for leaf in leaves):
+        return tree
+    return tree_map(lambda leaf: Fixed(leaf) if callable(leaf) else leaf, tree)
+
+
 def leaf_names(tree: PyTree) -> list[str]:
     """The leaves' names as a user would write them: `beta`, `layer.weights`; a bare array is `params`."""
     paths = jax.tree_util.tree_flatten_with_path(tree)[0]

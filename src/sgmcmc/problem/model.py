@@ -14,7 +14,7 @@ from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, describe, shortened
 from sgmcmc.core.html import Markup, element, joined, pairs
 from sgmcmc.core.names import Coords, Dims
-from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, Rows, leaf_names, size
+from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, Rows, leaf_names, size, with_functions_fixed
 
 Simulate: TypeAlias = Callable[[jax.Array, PyTree, Rows], Mapping[str, Any]]
 """`simulate(key, params, rows)`: what the model would have observed in these rows, by column: arrays with rows first."""
@@ -165,7 +165,9 @@ def takes_model(call: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
 def model_of_call(call: str, log_lik: LogLik | Model, dataset: Any, params: PyTree, options: Mapping[str, Any]) -> Model:
     """The model that a call speaks of, with what its options say of it."""
     if not isinstance(log_lik, Model):
-        return Model(log_lik, dataset, params).with_options(options, call)
+        return Model(log_lik, dataset, with_functions_fixed(params)).with_options(options, call)
     if dataset is not None or params is not None:
         raise InputError(f"{call} got a Model, which has a dataset and params, and these as well; leave them out")
-    return log_lik.with_options(options, call)
+    fixed = with_functions_fixed(log_lik.params)
+    model = log_lik if fixed is log_lik.params else replace(log_lik, params=fixed)
+    return model.with_options(options, call)

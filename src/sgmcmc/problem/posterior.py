@@ -1,5 +1,6 @@
 """The problem: a log likelihood over rows, a log prior, and where the parameters may live."""
 
+import traceback
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,10 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.errors import PACKAGE, InputError, describe
 from sgmcmc.core.names import Names
 from sgmcmc.core.sameness import sameness, sameness_of_traced
-from sgmcmc.core.trees import Batch, LogLik, LogPrior, PyTree, Rows, flat, leaf_names, on_host, split, tree_map
+from sgmcmc.core.trees import (
+    Batch,
+    LogLik,
+    LogPrior,
+    PyTree,
+    Rows,
+    flat,
+    leaf_names,
+    on_host,
+    split,
+    tree_map,
+    with_functions_fixed,
+)
 from sgmcmc.rows.gathering import gather_all
 from sgmcmc.rows.table import Table, as_table
 
@@ -157,7 +170,7 @@ class Posterior:
     def each_row(self, position: PyTree, rows: Rows) -> jax.Array:
         """The log likelihood of every row: from `log_lik` itself, or row by row where it returns sums."""
         if self.per_row:
-            return self.log_lik(self.transform.to_params(position), rows)
+            return jnp.ravel(self.log_lik(self.transform.to_params(position), rows))
         return jax.vmap(lambda row: self.sum_of_rows(position, one_row(row)))(rows)
 
     def row_gradients(self, position: PyTree, rows: Rows) -> PyTree:
@@ -176,8 +189,12 @@ def one_row(row: Rows) -> Rows:
     return tree_map(lambda x: x[None], row)
 
 
+OFTEN = "an (n,) array met an (n, 1) array and became (n, n): make both the same shape, for instance with jnp.squeeze"
+
+
 def check_params(params: Any) -> PyTree:
-    """The starting values as arrays of the default float type."""
+    """The starting values as arrays of the default float type; functions among them stay what they are."""
+    params = with_functions_fixed(params)
     leaves = jax.tree.leaves(params)
     if not leaves:
         raise InputError(f"params is {describe(params)}; expected a dict (or any tree) of floats, such as {{'theta': 0.0}}")
@@ -192,9 +209,12 @@ def check_params(params: Any) -> PyTree:
 def _wrong_with(leaf: Any) -> str | None:
     """What is wrong with a starting value, if anything is."""
     try:
-        dtype = np.asarray(leaf).dtype
+        dtype = leaf.dtype if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype
     except Exception:
         return f"NAME is {describe(leaf)}; expected a number or an array of floats"
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32:
+        keys = "graph, params, rest = nnx.split(model, nnx.Param, ...), and nnx.merge(graph, params, rest) in log_lik"
+        return f"NAME is {describe(leaf)}: random keys and counters, as dropout has them, are no parameters; of Flax: {keys}"
     if not jnp.issubdtype(dtype, jnp.floating):
         return f"NAME is {describe(leaf)}, not a float; expected floats, such as jnp.asarray(NAME, float)"
     if np.size(leaf) == 0:
@@ -210,10 +230,11 @@ def log_lik_shape(log_lik: LogLik, params: PyTree, arrays: Mapping[str, Any]) ->
     rows = {name: jax.ShapeDtypeStruct((count, *array.shape[1:]), array.dtype) for name, array in arrays.items()}
     result = _shape("log_lik", log_lik, "lambda params, batch: ...", params, rows)
     shape = getattr(result, "shape", None)
-    if shape not in ((), (count,)):
+    if shape not in ((), (count,), (count, 1)):
         expected = f"the sum over rows (a scalar, end it with .sum()) or one value per row (shape ({count},))"
-        raise InputError(f"log_lik returned {describe(result)} for {count} rows; expected {expected}")
-    return shape == (count,)
+        often = f". Often {OFTEN}" if shape == (count, count) else ""
+        raise InputError(f"log_lik returned {describe(result)} for {count} rows; expected {expected}{often}")
+    return shape != ()
 
 
 def check_log_prior(log_prior: LogPrior | None, params: PyTree) -> None:
@@ -280,8 +301,7 @@ def _not_a_sum(together: float, total: float, count: int) -> str:
     found = f"log_lik of {count} rows is {together:.6g}, but the {count} rows one by one add up to {total:.6g}"
     if np.isclose(together * count, total, rtol=1e-3):
         return f"{found}: it returns a mean over rows; expected the sum (write .sum() for .mean())"
-    often = "an (n,) array met an (n, 1) array and became (n, n): make both the same shape, for instance with jnp.squeeze"
-    return f"{found}; expected a sum over rows. Often {often}"
+    return f"{found}; expected a sum over rows. Often {OFTEN}"
 
 
 def _shape(name: str, function: Any, example: str, *arguments: PyTree) -> Any:
@@ -297,5 +317,23 @@ def _trace(name: str, call: Callable[[], Any]) -> Any:
         return call()
     except KeyError as error:
         raise InputError(f"{name} asks for {error.args[0]!r}, which neither params nor dataset has") from error
+    except jax.errors.TracerArrayConversionError as error:
+        found = f"{name} gives what depends on params or rows to a function of NumPy{_own_line(error)}"
+        raise InputError(f"{found}, which JAX cannot look into; write jnp for np there (import jax.numpy as jnp)") from error
+    except jax.errors.TracerBoolConversionError as error:
+        found = f"{name} decides by a number that depends on params or rows{_own_line(error)}"
+        raise InputError(f"{found}; write jnp.where(condition, yes, no) for if and else") from error
+    except jax.errors.ConcretizationTypeError as error:
+        found = f"{name} asks for the value of what depends on params or rows{_own_line(error)}"
+        raise InputError(
+            f"{found}; use functions of jax.numpy there, such as jnp.log for math.log, and no float() or int()"
+        ) from error
     except Exception as error:
         raise InputError(f"{name} failed when called with params and a few rows: {type(error).__name__}: {error}") from error
+
+
+def _own_line(error: Exception) -> str:
+    """Where in the user's code it happened: the last line that is neither ours nor of an installed package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if not one.filename.startswith(PACKAGE) and "site-packages" not in one.filename and one.line]
+    return f" in line {own[-1].lineno} ({own[-1].line})" if own else ""

@@ -14,6 +14,7 @@ from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Dataset, PyTree, Rows
 from sgmcmc.problem.over_draws import OverDraws
+from sgmcmc.rows.given import levels_of
 from sgmcmc.rows.table import LARGE_SHARE, Table, check_dataset, physical_memory
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def prior_predictive(model: Model, new: Dataset | None, draws: int, seed: Any, p
     """As `Model.prior_predictive` says."""
     root = as_key(seed)
     from_prior = prior_draws(model, draws, jax.random.fold_in(root, 1))
-    table = check_dataset(model.dataset if new is None else new)
+    table = check_dataset(model.dataset if new is None else new, levels_of(model.dataset))
     return simulated(simulation(model, from_prior, jax.random.fold_in(root, 2)), table, progress)
 
 

@@ -11,7 +11,7 @@ import math
 import mmap
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,10 +19,11 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from sgmcmc.core.errors import InputError, describe
+from sgmcmc.core.errors import InputError
 from sgmcmc.core.trees import Dataset
 from sgmcmc.rows.files import AnyFolder, FileColumn, NamedColumns, open_rows
 from sgmcmc.rows.gathering import take_rows
+from sgmcmc.rows.given import Levels, coded, columns_of
 
 LARGE_SHARE = 1 / 4
 """Data on disk of more than this part of the machine's memory are read in order: the system cannot be trusted to hold them."""
@@ -40,12 +41,14 @@ class Table(NamedColumns[Any]):
         shuffled: whether the rows are in random order already, so that neighbours are no more alike than others.
         checksum: what identifies the contents, where whoever wrote them has recorded it.
         checked: whether all numbers are known to be finite.
+        levels: what the codes of columns of categories stand for.
     """
 
     columns: dict[str, Any]
     shuffled: bool = False
     checksum: str | None = None
     checked: bool = False
+    levels: Levels = field(default_factory=dict, kw_only=True)
 
     in_strata: ClassVar[bool] = False
     """Whether the rows are in more than one stratum."""
@@ -233,8 +236,9 @@ BLOCK = 1 << 22
 """Numbers looked at together when searching an array for NaN: bounds the memory the search takes."""
 
 
-def check_dataset(dataset: Dataset) -> Table:
-    """The dataset as C-ordered columns of types JAX computes with.
+def check_dataset(dataset: Dataset, levels: Levels | None = None) -> Table:
+    """The dataset as C-ordered columns of types JAX computes with; columns of categories as codes, of `levels` where these are
+    known from other rows.
 
     What is in memory is copied only where that needs a copy; what is not is left where it is.
     """
@@ -242,10 +246,8 @@ def check_dataset(dataset: Dataset) -> Table:
         return dataset
     if isinstance(dataset, str | Path):
         dataset = open_rows(dataset)
-    if not isinstance(dataset, Mapping) and not hasattr(dataset, "items"):
-        expected = "a dict of arrays with rows on the first axis, such as {'x': x}, or a folder made by sgmcmc.data.convert"
-        raise InputError(f"dataset is {describe(dataset)}; expected {expected}")
-    columns = {str(name): _check_column(str(name), values) for name, values in dataset.items()}
+    given, found = coded(columns_of(dataset), levels)
+    columns = {name: _check_column(name, values) for name, values in given.items()}
     if not columns:
         raise InputError('dataset has no arrays; expected a dict such as {"X": X, "y": y}, rows on the first axis')
     n_rows = check_row_counts(columns)
@@ -253,7 +255,7 @@ def check_dataset(dataset: Dataset) -> Table:
         raise InputError(f"dataset has {n_rows:,} rows; expected fewer than 2**31: spread the rows over several processes")
     if isinstance(dataset, AnyFolder):
         return Table(columns, dataset.shuffled, dataset.checksum, checked=True)
-    return Table(columns, checked=all(isinstance(column, np.ndarray) for column in columns.values()))
+    return Table(columns, checked=all(isinstance(column, np.ndarray) for column in columns.values()), levels=found)
 
 
 def check_row_counts(arrays: Mapping[str, Any]) -> int:
@@ -272,7 +274,8 @@ def _check_column(name: str, values: Any) -> Any:
     elsewhere, where = is_elsewhere(values), f"dataset[{name!r}]"
     array = values if elsewhere else np.asarray(values)
     if array.dtype == object or np.dtype(array.dtype).kind not in "fiub":
-        raise InputError(f"{where} has dtype {array.dtype}; expected numbers (encode text, drop or fill missing values)")
+        groups = f"; where it is text that names groups, make it categories: {name}.astype('category') of pandas"
+        raise InputError(f"{where} has dtype {array.dtype}; expected numbers (drop or fill missing values){groups}")
     if len(array.shape) == 0:
         raise InputError(f"{where} is a single number; expected rows on the first axis (put constants into log_lik itself)")
     if array.shape[0] == 0:

@@ -146,7 +146,7 @@ class Problem:
             table = check_dataset(dataset)
             n_rows, start = table.total_rows, check_params(model.params)
             transform = make_transform(model.constraints, start)
-            names = Names.of(model.coords, model.dims, model.named(start))
+            names = Names.of({**table.levels, **(model.coords or {})}, model.dims, model.named(start))
             position = transform.to_position(start)
             shapes = jax.eval_shape(transform.to_params, position)
             check_log_prior(log_prior, start)

@@ -19,6 +19,7 @@ from sgmcmc.problem.over_draws import OverDraws
 from sgmcmc.problem.posterior import check_params, log_lik_shape, one_row
 from sgmcmc.results.after.draws import some_draws
 from sgmcmc.results.after.predicting import model_of
+from sgmcmc.rows.given import levels_of
 from sgmcmc.rows.table import Table, check_dataset
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
 def each_row(model: Model, draws: PyTree, table: Table, reduce: Callable[[jax.Array], jax.Array] | None = None) -> OverDraws:
     """Each row's log likelihood for every draw: from `log_lik` itself, or from one row after the other where it returns sums."""
     per_row = log_lik_shape(model.log_lik, check_params(model.params), table.columns)
-    return OverDraws("log_lik", model.log_lik if per_row else partial(_one_by_one, model.log_lik), draws, None, reduce)
+    return OverDraws("log_lik", partial(_as_they_come if per_row else _one_by_one, model.log_lik), draws, None, reduce)
+
+
+def _as_they_come(log_lik: Callable[..., Any], params: PyTree, rows: Rows) -> jax.Array:
+    return jnp.ravel(log_lik(params, rows))
 
 
 def _one_by_one(log_lik: Callable[..., Any], params: PyTree, rows: Rows) -> jax.Array:
@@ -58,7 +63,8 @@ class LogScore:
 
 def log_score(result: Result, new: Dataset, draws: int, progress: Progress) -> LogScore:
     """As `Result.log_score` says."""
-    model, table = model_of(result, "log_score"), check_dataset(new)
+    model = model_of(result, "log_score")
+    table = check_dataset(new, levels_of(model.dataset))
     ask = each_row(model, some_draws(result, draws), table, log_mean_exp)
     found = sums_of(ask, table, progress, "log score")
     return LogScore(found.total, found.mean, found.sd / np.sqrt(table.n_rows), table.n_rows)

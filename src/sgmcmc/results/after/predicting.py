@@ -17,6 +17,7 @@ from sgmcmc.core.trees import Dataset, PyTree, Rows, tree_map
 from sgmcmc.problem.over_draws import OverDraws
 from sgmcmc.problem.simulating import refuse_if_large, simulated, simulation
 from sgmcmc.results.after.draws import some_draws
+from sgmcmc.rows.given import levels_of
 from sgmcmc.rows.table import Table, check_dataset
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def posterior_predictive(result: Result, new: Dataset | None, draws: int, seed: 
 def rows_of(result: Result, new: Dataset | None, call: str) -> Table:
     """The rows that are asked for: new ones, or those of the fit."""
     if new is not None:
-        return check_dataset(new)
+        return check_dataset(new, None if result.model is None else levels_of(result.model.dataset))
     if result.model is None:
         raise InputError(f"{call} was given no rows, and this result has no model to take them from; {HOW}, or give {call} rows")
     return check_dataset(result.model.dataset)
