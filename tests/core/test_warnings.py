@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -51,6 +52,12 @@ def damaged_stage(folder):
 
 def long_summary(folder):
     sgld().summary(max_rows=1)
+
+
+def saved_with_code(folder):
+    """An estimator of the user's own, whose state has a function in it."""
+    out = sgld()
+    replace(out, final_state=replace(out.final_state, estimator={"scale": jax.tree_util.Partial(np.sqrt)})).save(folder.with_suffix(".sgmcmc"))
 
 
 def peers_disk(folder):
@@ -117,6 +124,7 @@ def no_mode(folder):
 CASES = {
     "checkpoints/folder.py stage": (damaged_stage, "computed again"),
     "checkpoints/reading.py last_recorded": (damaged_state, "going back to the checkpoint before"),
+    "results/after/saving.py contents": (saved_with_code, "the file has no final_state"),
     "results/result.py summary": (long_summary, "summary shows 1 of 2 numbers"),
     "run/sampler.py _told": (outside_the_support, "log posterior was not finite"),
     "run/sampler.py _told 2": (interrupted, "interrupted: the result holds"),
