@@ -57,7 +57,8 @@ def long_summary(folder):
 def saved_with_code(folder):
     """An estimator of the user's own, whose state has a function in it."""
     out = sgld()
-    replace(out, final_state=replace(out.final_state, estimator={"scale": jax.tree_util.Partial(np.sqrt)})).save(folder.with_suffix(".sgmcmc"))
+    state = replace(out.final_state, estimator={"scale": jax.tree_util.Partial(np.sqrt)})
+    replace(out, final_state=state).save(folder.with_suffix(".sgmcmc"))
 
 
 def peers_disk(folder):
