@@ -158,7 +158,7 @@ def test_every_kind_has_a_remedy():
     ("d", "width", "flagged"),
     [
         (5, 1.0, False),
-        (50, 1.0, False),
+        pytest.param(50, 1.0, False, marks=pytest.mark.slow),
         (5, 1 + OFF, False),
         pytest.param(50, 1 + OFF, False, marks=pytest.mark.slow),
         (5, 1.5, True),

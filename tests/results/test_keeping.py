@@ -215,6 +215,9 @@ def test_a_step_a_thousand_times_too_large_is_caught_within_100_steps(name, n_ch
         assert word in str(error)
     again = pickle.loads(pickle.dumps(error))
     assert (again.step, again.parameter, str(again)) == (error.step, error.parameter, str(error))
+    assert np.array_equal(again.result["mu"], draws)
+    assert again.result.model is None
+    assert error.result.model is not None
 
 
 def test_divergence_in_the_other_doors():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,10 @@ class Result(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._children)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: without the model, whose functions another process may not have, nor what can be worked out again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"model": None}
 
     def __repr__(self) -> str:
         names, leaves = leaf_names(self.draws), jax.tree.leaves(self.draws)
