@@ -40,7 +40,7 @@ def shared_compilations(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert keep_programs() is not None
 
 
-MOST_PAGES = 300_000
+MOST_PAGES = 420_000
 """Of memory, 4 kB each, beyond which a worker drops its compiled programs: they come back from the folder that all share."""
 
 

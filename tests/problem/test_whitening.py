@@ -170,11 +170,11 @@ def test_too_many_parameters_for_a_matrix_are_divided_by_their_scales():
     def location(params, batch):
         return -0.5 * ((batch["x"] - params["mu"]) ** 2).sum(axis=1)
 
-    data = {"x": np.random.default_rng(0).normal(size=(40, 2001)).astype(np.float32)}
+    data = {"x": np.random.default_rng(0).normal(size=(40, 3001)).astype(np.float32)}
     sampler = sgmcmc.sgld_setup(
-        location, data, {"mu": np.zeros(2001)}, 0.01, minibatch_size=10, precondition="laplace", progress=False
+        location, data, {"mu": np.zeros(3001)}, 0.01, minibatch_size=10, precondition="laplace", progress=False
     )
-    assert sampler.run(sampler.init(seed=1), 5, progress=False)["mu"].shape == (5, 2001)
+    assert sampler.run(sampler.init(seed=1), 5, progress=False)["mu"].shape == (5, 3001)
 
 
 def test_a_step_may_change_with_time():

@@ -69,6 +69,10 @@ BAD = {
     "seed too large": ({"seed": 2**32}, "seed is 4294967296"),
     "negative seed": ({"seed": -3}, "seed is -3"),
     "mean instead of sum": ({"log_lik": mean_instead_of_sum}, "log_lik .* mean"),
+    "all rows in place of those given": (
+        {"log_lik": lambda params, batch: -0.5 * ((X - params["mu"]) ** 2).sum()},
+        "looks at other rows than those of its second argument",
+    ),
     "broadcast (n,) against (n, 1)": ({"log_lik": broadcast_by_accident}, r"log_lik .* \(n, 1\)"),
     "log_lik of the wrong shape": ({"log_lik": lambda params, batch: jnp.ones((3, 2))}, "log_lik returned"),
     "log_lik not a function": ({"log_lik": 3.0}, "log_lik is 3.0"),

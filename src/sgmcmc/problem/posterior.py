@@ -293,12 +293,16 @@ def check_log_lik(value: Callable[[PyTree, Rows], Any], position: PyTree, arrays
         if not np.isfinite(together):
             raise InputError(f"log_lik of {len(copies)} rows is {together}, but that of each is finite; expected a sum over rows")
         if abs(together - every.sum()) > 1e-3 * (abs(together) + np.abs(every).sum()):
-            raise InputError(_not_a_sum(together, every.sum(), len(copies)))
+            raise InputError(_not_a_sum(together, every, len(copies)))
     return suspects
 
 
-def _not_a_sum(together: float, total: float, count: int) -> str:
+def _not_a_sum(together: float, every: np.ndarray, count: int) -> str:
+    total = every.sum()
     found = f"log_lik of {count} rows is {together:.6g}, but the {count} rows one by one add up to {total:.6g}"
+    if np.allclose(every, together, rtol=1e-3):
+        either = "it returns a mean over rows, or looks at other rows than those of its second argument"
+        return f"{found}: {either}; expected the sum over these (write .sum() for .mean())"
     if np.isclose(together * count, total, rtol=1e-3):
         return f"{found}: it returns a mean over rows; expected the sum (write .sum() for .mean())"
     return f"{found}; expected a sum over rows. Often {OFTEN}"

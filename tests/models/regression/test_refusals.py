@@ -46,7 +46,7 @@ WRONG = [
     ("y ~ start", {}, r"column 'start' has dates; write days\(start\), C\(month\(start\)\)"),
     ("y ~ age + one", {}, r"column 'one' has one level, 'same'; leave it out"),
     ("y ~ age + flat", {}, r"column 'flat' is 3 in all rows"),
-    ("y ~ gone", {}, r"of 60 rows, 'gone' misses 1; say missing='drop'"),
+    ("y ~ gone", {}, r"of 60 rows, 'gone' misses 1; say missing='drop', or .*missing=\{'gone': 'median'\}"),
     ("y ~ log(low)", {}, r"'log\(low\)' is nan in row 1"),
     ("y ~ lag(age)", {}, r"formula uses lag\(\), which looks at other rows"),
     ("y ~ offset(log(agee))", {}, r"offset names 'agee'.*did you mean 'age'"),
@@ -123,6 +123,7 @@ def design():
 NEW = [
     ({"region": "East"}, r"'region' is 'East' in row 1, a level that the fit has not seen \(North, South\)"),
     ({"age": np.nan}, r"of 2 rows, 'age' misses 2, first in row 1; fill them, or fit with missing=\{'age': ...\}"),
+    ({"age": ["forty", "50"]}, r"column 'age' has numbers in the fit, and text here: 'forty' in row 1; expected numbers"),
     ({"cost": 1e6}, r"bs\(cost, df=4\)"),
 ]
 

@@ -145,13 +145,23 @@ def test_a_good_result_passes_and_its_intercept_does_not_flatten_the_rest():
     assert list(map(len, figures.by_scale(shown(mixed, mixed._named_draws())))) == [1, 3]
 
 
+def test_small_parameters_come_first():
+    """What a model is about, beside the effects of its groups."""
+    draws = {"effects": normals(2, 60, 200), "intercept": normals(2, 60), "slopes": normals(2, 60, 3)}
+    draws["effects"][1, :, 7] += 3.0
+    fit = by_hand({name: array.astype(np.float32) for name, array in draws.items()})
+    names = shown(fit, fit._named_draws()).names
+    assert names[:5] == ["intercept", "slopes[0]", "slopes[1]", "slopes[2]", "effects[7]"]
+    assert len(names) == WORST
+
+
 def test_of_many_numbers_the_worst_are_shown():
     draws = normals(2, 60, 100, 100).astype(np.float32)
     draws[1, :, 41, 7] += 3.0
     draws[..., 77, 5] = np.sort(draws[..., 77, 5], axis=1)  # creeps
     fit = by_hand({"w": draws})
     text = page(fit)
-    assert f"The {WORST} of 10,000 numbers that do worst" in text
+    assert f"{WORST} of 10,000 numbers: those of small parameters, then those that do worst, worst first" in text
     names = shown(fit, fit._named_draws()).names
     assert {"w[41,7]", "w[77,5]"} <= set(names[:4])
     assert len(names) == WORST

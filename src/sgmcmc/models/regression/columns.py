@@ -48,11 +48,22 @@ def as_kind(values: Series, kind: str) -> Series:
     import pandas
 
     if kind == NUMBER:
-        return pandas.Series(values.to_numpy(dtype=np.float64, na_value=np.nan), index=values.index, name=values.name)
+        return pandas.Series(_numbers(values), index=values.index, name=values.name)
     if kind == DATE:
         dates = pandas.to_datetime(values)
         return dates.dt.tz_localize(None) if dates.dt.tz is not None else dates
     return as_text(values)
+
+
+def _numbers(values: Series) -> np.ndarray:
+    import pandas
+
+    try:
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        wrong = values[pandas.to_numeric(values, errors="coerce").isna() & values.notna()]
+        found = "" if wrong.empty else f": {wrong.iloc[0]!r} in row {int(wrong.index[0]) + 1}"
+        raise InputError(f"column {values.name!r} has numbers in the fit, and text here{found}; expected numbers") from None
 
 
 def as_text(values: Series) -> Series:

@@ -69,7 +69,8 @@ class Missing:
             if column.missing and name not in self.drop and name not in self.fill
         }
         if missing:
-            raise InputError(f"{told_counts(missing, whole)}; say missing={EXPECTED}")
+            example = {name: "median" if facts.kind(name) == NUMBER else "unknown" for name in missing}
+            raise InputError(f"{told_counts(missing, whole)}; say missing='drop', or what to put there: missing={example}")
 
     def refuse(self, block: Frame, first_row: int = 0) -> None:
         """Refuse what is missing in rows to predict."""

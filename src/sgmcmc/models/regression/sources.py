@@ -83,7 +83,9 @@ def _as_frame(columns: Mapping[Any, Any]) -> Frame:
 def _as_column(values: Any) -> Any:
     if hasattr(values, "to_pandas"):
         return values.to_pandas()
-    return values if hasattr(values, "dtype") and not hasattr(values, "addressable_shards") else np.asarray(values)
+    if hasattr(values, "dtype") and not hasattr(values, "addressable_shards"):
+        return values
+    return np.atleast_1d(np.asarray(values))  # one number is one row
 
 
 def _of_pandas(frame: Frame) -> Source:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ALL, WORST = 100, 40
 """So many numbers are all shown; of more, so many of the worst."""
 
+SMALL, FIRST = 12, 20
+"""Parameters of at most so many numbers are shown whole before the worst of the others, so many numbers of them at most."""
+
 TRACED = 6
 """Numbers whose traces are drawn."""
 
@@ -57,8 +60,12 @@ class Numbers:
 def shown(result: Result, draws: dict[str, np.ndarray]) -> Numbers:
     """Those that the page shows; `draws` are by parameter, with axes chain, draw, and the parameter's own."""
     total = sum(math.prod(array.shape[2:]) for array in draws.values())
-    found = _of(result, draws, None if total <= ALL else _candidates(result, draws), total)
-    return found if found.complete else found.some(found.worst()[:WORST])
+    leading = [] if total <= ALL else _leading(result, draws)
+    found = _of(result, draws, None if total <= ALL else _candidates(result, draws) | set(leading), total)
+    if found.complete:
+        return found
+    first = [found.names.index(name) for name in leading]
+    return found.some(first + [place for place in found.worst() if place not in first][: WORST - len(first)])
 
 
 def badness(table: pandas.DataFrame) -> np.ndarray:
@@ -88,6 +95,12 @@ def _of(result: Result, draws: dict[str, np.ndarray], chosen: set[str] | None, t
         for column, values in zip(INFLATION, (found.value, found.error), strict=True):
             table[column] = pandas.Series(values, index=result.pairs.names).reindex(names)
     return Numbers(names, parameters, together, Summary(table), total, result.weights)
+
+
+def _leading(result: Result, draws: dict[str, np.ndarray]) -> list[str]:
+    """Names of the numbers of small parameters: what a model is about, beside its effects of groups."""
+    small = [(name, array.shape[2:]) for name, array in draws.items() if math.prod(array.shape[2:]) <= SMALL]
+    return [label for name, shape in small for label in result.names.labels(name, shape)][:FIRST]
 
 
 def _candidates(result: Result, draws: PyTree) -> set[str]:

@@ -60,10 +60,7 @@ def in_brief(result: Result) -> Markup:
         few = numbers.some(list(range(min(len(numbers.names), IN_BRIEF))))
         parts.append(as_html(few.table))
         if len(few.names) < numbers.total:
-            which = "first" if numbers.complete else "worst"
-            parts.append(
-                element("p", element("small", f"The {which} {len(few.names)} of {numbers.total:,} numbers; summary() has more."))
-            )
+            parts.append(element("p", element("small", f"{len(few.names)} of {numbers.total:,} numbers; summary() has more.")))
     return joined(parts)
 
 
@@ -238,7 +235,8 @@ def _which(numbers: Numbers) -> str:
     about = "ess and r_hat say how well the chains mix, inflation whether their variances are the posterior's."
     if numbers.complete:
         return about
-    return f"The {len(numbers.names)} of {numbers.total:,} numbers that do worst, worst first. {about}"
+    which = f"{len(numbers.names)} of {numbers.total:,} numbers: those of small parameters, then those that do worst"
+    return f"{which}, worst first. {about}"
 
 
 def _flags(numbers: Numbers, headings: Sequence[str]) -> np.ndarray:
