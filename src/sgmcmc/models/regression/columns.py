@@ -61,7 +61,8 @@ def _numbers(values: Series) -> np.ndarray:
     try:
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
-        wrong = values[pandas.to_numeric(values, errors="coerce").isna() & values.notna()]
+        made: Series = pandas.to_numeric(values, errors="coerce")
+        wrong = values[made.isna() & values.notna()]
         found = "" if wrong.empty else f": {wrong.iloc[0]!r} in row {int(wrong.index[0]) + 1}"
         raise InputError(f"column {values.name!r} has numbers in the fit, and text here{found}; expected numbers") from None
 
