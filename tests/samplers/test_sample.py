@@ -18,7 +18,7 @@ import scipy.stats
 
 import sgmcmc
 from sgmcmc import constraints
-from sgmcmc.samplers.sample import RETRIES
+from sgmcmc.samplers.sample import RETRIES, _Sampling
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint
 from sgmcmc.tune.design import STEP, TOO_STEEP
 
@@ -237,6 +237,37 @@ def test_a_run_that_chains_leave_is_tried_again_a_few_times(monkeypatch):
     with pytest.raises(sgmcmc.DivergenceError, match="gone"):
         between_walls(draws=300)
     assert tried == list(range(tried[0], ROUNDS + RETRIES + 1))
+
+
+def longer_run_that_chains_leave(monkeypatch, leaving):
+    """A run asked for more effective draws than it makes, whose longer runs fail as often as `leaving`; and their rounds."""
+    made, failed = _Sampling._drawn, []
+
+    def drawn(self, trial, place, draws):
+        if draws > self.draws and len(failed) < leaving:
+            failed.append(trial.round)
+            raise sgmcmc.DivergenceError("gone", parameter="theta", step=draws, chain=0, result=None)
+        return made(self, trial, place, draws)
+
+    monkeypatch.setattr(_Sampling, "_drawn", drawn)
+    monkeypatch.setattr(Adaptation, "slower", lambda _, trial: replace(trial, round=trial.round + 1))
+    return failed
+
+
+def test_a_longer_run_that_a_chain_leaves_is_made_again_with_half_the_step(monkeypatch):
+    failed = longer_run_that_chains_leave(monkeypatch, leaving=2)
+    fit = between_walls(draws=200, target_ess=1500)
+    assert failed == [0, 1]
+    assert fit.summary()["ess"].min() >= 1500
+    assert "unsettled" not in fit.decisions
+
+
+def test_draws_are_kept_where_every_longer_run_is_left(monkeypatch):
+    failed = longer_run_that_chains_leave(monkeypatch, leaving=100)
+    fit = between_walls(draws=200, target_ess=1500)
+    assert failed == list(range(ROUNDS + RETRIES + 1))
+    assert fit["theta"].shape[1] == 200
+    assert "a chain left at iteration" in str(fit.health())
 
 
 def test_a_round_in_which_chains_leave_leaves_what_there_was_before(monkeypatch):

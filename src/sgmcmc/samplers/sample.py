@@ -238,26 +238,19 @@ class _Sampling:
         while True:
             if trial is None or (self.engine == AUTO and trial.exact):
                 return self._exactly("minibatches would need most of them, so that exact gradients cost no more", attempt)
-            part, complaint = self.place.sub(f"run {self.part}{attempt}"), None
+            drawn, more = partial(self._drawn, trial, self.place.sub(f"run {self.part}{attempt}")), trial.round < ROUNDS + RETRIES
             attempt += 1
             try:
-                result = self._drawn(trial, part, self.draws)
+                result = drawn(self.draws)
+                complaint, other = self._judged(trial, result, attempt)
+                if other is None:
+                    result = self._extended(drawn, result, last=not more)
+                    break
+                trial = other
             except DivergenceError:
-                if trial.round >= ROUNDS + RETRIES:
+                if not more:
                     raise
                 trial = self._trial(attempt, partial(self.adaptation.slower, trial))
-                continue
-            if _made(result) < self.draws or "fallback" in trial.decisions:
-                break
-            shown = self.adaptation.shown_by(trial, result)
-            complaint = complaint_about(shown)
-            if complaint is None or trial.round >= ROUNDS:
-                break
-            try:
-                trial = self._trial(attempt, partial(self._again, shown, complaint))
-            except ChainsLeftError:  # the draws that there are stay, with the complaint
-                break
-        result = self._extended(partial(self._drawn, trial, part), result)
         told = result.decisions
         if complaint is not None and "unsettled" not in told:
             told = unsettled(told, complaint)
@@ -266,6 +259,19 @@ class _Sampling:
         if "unsettled" in told or "fallback" in told:
             told = told + self._rewriting()
         return replace(result, decisions=told)
+
+    def _judged(self, trial: Trial, result: Result, attempt: int) -> tuple[Complaint | None, Trial | None]:
+        """What is wrong with a run, if anything, and the trial of chains that may do better, if there may be any."""
+        if _made(result) < self.draws or "fallback" in trial.decisions:
+            return None, None
+        shown = self.adaptation.shown_by(trial, result)
+        complaint = complaint_about(shown)
+        if complaint is None or trial.round >= ROUNDS:
+            return complaint, None
+        try:
+            return complaint, self._trial(attempt, partial(self._again, shown, complaint))
+        except ChainsLeftError:  # the draws that there are stay, with the complaint
+            return complaint, None
 
     def _rewriting(self) -> Decisions:
         """Of scales and effects that trade off, which chains on minibatches did not come to terms with."""
@@ -320,14 +326,23 @@ class _Sampling:
             why = f"NUTS on all {self.problem.posterior.n_rows:,} rows would take {self.predicted}"
         return Decisions().and_then("engine", MINIBATCHES, f"The chains run on minibatches: {why}.")
 
-    def _extended(self, drawn: Callable[[int], Result], result: Result) -> Result:
-        """More draws, until the effective sample size is reached or the run is too long: the place has those so far."""
+    def _extended(self, drawn: Callable[[int], Result], result: Result, last: bool = True) -> Result:
+        """More draws, until the effective sample size is reached or the run is too long: the place has those so far.
+
+        Of the `last` chains that are tried the draws are kept, should one leave.
+        """
         target, made, most = self.target_ess, self.draws, LONGEST_RUN * self.draws
         if target is None or _made(result) < made:
             return result
         while (ess := _least_ess(result)) < target and made < most:
             made = min(made + max(math.ceil(1.1 * made * (target / max(ess, 1.0) - 1)), 20), most)
-            result = drawn(made)
+            try:
+                result = drawn(made)
+            except DivergenceError as left:
+                if not last:
+                    raise
+                words = f"a chain left at iteration {left.step:,}, when the run was made longer"
+                return replace(result, decisions=unsettled(result.decisions, Complaint("step", words)))
             if _made(result) < made:
                 break
         sentence = f"{made:,} draws per chain were made for an effective sample size of {target:,}; the smallest is {ess:,.0f}."
