@@ -24,7 +24,7 @@ from sgmcmc.rows.importance import (
     TICKS,
     DeviceImportanceRows,
     HostImportanceRows,
-    Importance,
+    RowLaw,
     coins,
     make_alias_table,
     make_importance_rows,
@@ -222,14 +222,14 @@ def test_a_minibatch_of_certain_rows_alone_is_refused():
 
 def test_rows_are_certain_that_would_come_once_or_more():
     scores = np.array([100.0, 80.0, *np.ones(998)])
-    choice = Importance(rows_with_ids(1000), mixed(scores, 0.0))
+    choice = RowLaw(rows_with_ids(1000), mixed(scores, 0.0))
     found = choice.with_certain(30)
     np.testing.assert_array_equal(found.certain, [0, 1])
     assert found.probabilities[:2].tolist() == [0.0, 0.0]
     np.testing.assert_allclose(found.probabilities[2:], 1 / 998)
     assert not len(choice.with_certain(5).certain), "100/1178 of 5 rows is less than one"
-    assert not len(Importance(rows_with_ids(4), np.full(4, 0.25)).with_certain(4).certain), "all of a minibatch"
-    heavy = Importance(rows_with_ids(10_000), mixed([*[1000.0] * 3000, *[1.0] * 7000], 0.0))
+    assert not len(RowLaw(rows_with_ids(4), np.full(4, 0.25)).with_certain(4).certain), "all of a minibatch"
+    heavy = RowLaw(rows_with_ids(10_000), mixed([*[1000.0] * 3000, *[1.0] * 7000], 0.0))
     assert not len(heavy.with_certain(9_000).certain), "more than may be"
     rows, weights = found.sketch(200, np.random.default_rng(0))
     np.testing.assert_allclose(weights, [1.0, 1.0, *[998 / 198] * 198])

@@ -8,7 +8,7 @@ import pytest
 from surveys import X, Y, hessian, logistic, normal_prior, problem, surveyed
 
 import sgmcmc
-from sgmcmc.rows.importance import Importance, mixed
+from sgmcmc.rows.importance import RowLaw, mixed
 from sgmcmc.run.request import Problem
 from sgmcmc.tune.curvatures import dense_whitening, whitening_of
 from sgmcmc.tune.pilot import MOST_POINTS, NOISE_POINTS, SKETCHES, Pilot, noise_points, noise_rows, posterior_points
@@ -75,7 +75,7 @@ def test_the_noise_is_that_of_enumeration(noisy, weighted):
     terms = row_terms(pilot, whitening, points)
     even = np.full(40, 1 / 40)
     q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0))) if weighted else even
-    choice = Importance(pilot.table, q) if weighted else None
+    choice = RowLaw(pilot.table, q) if weighted else None
     found = [pilot.noise(whitening, points, choice, seed) for seed in range(12)]
     alike, exact = np.diag(enumerated(terms, even)), enumerated(terms, q)
     expected = (exact, np.linalg.eigvalsh(exact)[-1], alike.max() / np.diag(exact).max())
@@ -92,7 +92,7 @@ def test_importance_makes_less_noise(noisy):
     points = posterior_points(whitening, 0)
     terms = row_terms(pilot, whitening, points)
     q = mixed(np.sqrt((terms**2).sum(axis=2).mean(axis=0)))
-    noise = pilot.noise(whitening, points, Importance(pilot.table, q), 0)
+    noise = pilot.noise(whitening, points, RowLaw(pilot.table, q), 0)
     assert noise.gain > 1.1
     assert np.trace(noise.drawn) < 0.9 * np.trace(enumerated(terms, np.full(40, 1 / 40)))
 
@@ -121,11 +121,11 @@ def test_curvatures_are_the_largest_eigenvalues_of_the_hessian(x64):
     pilot = Pilot(found.posterior, found.table, order=1)
     points = np.array([[0.0, 0, 0], [3, 0, 0], [0, 6, -3], [-9, -9, -9]])
     factor = whitening_of(np.eye(3), found.position)
-    every = Importance(found.table, np.full(30, 1 / 30), np.zeros(0, int))
+    every = RowLaw(found.table, np.full(30, 1 / 30), np.zeros(0, int))
     exact = [max(np.exp(z / np.sqrt(10)).max(), 0) for z in points]
     seen = pilot.curvatures(factor, points, every, 0)
     np.testing.assert_allclose(seen[1:3], exact[1:3], rtol=0.15)  # rows are drawn: 4,096 of 30
-    certain = Importance(found.table, np.zeros(30) + np.eye(30)[29], np.arange(29))
+    certain = RowLaw(found.table, np.zeros(30) + np.eye(30)[29], np.arange(29))
     np.testing.assert_allclose(pilot.curvatures(factor, points, certain, 0)[1:3], exact[1:3], rtol=1e-3)
     assert np.all(seen[[0, 3]] < 1.05)
 

@@ -11,7 +11,7 @@ import pytest
 
 from sgmcmc.problem.passes import compiled
 from sgmcmc.problem.whitening import Whitening
-from sgmcmc.rows.importance import Importance, mixed
+from sgmcmc.rows.importance import RowLaw, mixed
 from sgmcmc.run.request import Problem
 from sgmcmc.tune import pilot as module
 from sgmcmc.tune.curvatures import dense_whitening
@@ -106,7 +106,7 @@ def weighing(law, order):
     if law == "alike":
         return np.full(N, 1 / N), None
     q = mixed(np.sqrt((terms(order, np.diag(SCALES), CLIPPED) ** 2).sum(axis=2).mean(axis=0)))
-    return q, partial(Importance, probabilities=q)
+    return q, partial(RowLaw, probabilities=q)
 
 
 def second_moments(order, q):

@@ -84,6 +84,10 @@ class Dynamics:
         """Itself with its constants for what moves: one for each leaf of `position`, refused where they do not fit."""
         return self
 
+    def kernel(self, posterior: Posterior, estimator: "Estimator", schedule: Schedule) -> "Kernel":
+        """What one iteration is with them: another class where it is more than leaps."""
+        return Kernel(posterior, estimator, self, schedule)
+
     def on_unit_ball(self) -> Self:
         """Itself for a posterior whose precision is known to be 1 in every direction, as after whitening."""
         return self
@@ -197,8 +201,8 @@ class Estimator:
         raise NotImplementedError(f"{type(self).__name__} has no estimate(posterior, position, batch, state)")
 
 
-ROWS, NOISE, START = 0, 1, 2
-"""What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning."""
+ROWS, NOISE, START, TEST = range(4)
+"""What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning, whether a move is accepted."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,11 @@ class Kernel:
     estimator: Estimator
     dynamics: Dynamics
     schedule: Schedule
+
+    @property
+    def batches(self) -> int:
+        """Minibatches that an iteration uses."""
+        return self.dynamics.leaps
 
     @cached_property
     def noises(self) -> int:
@@ -252,7 +261,7 @@ class Kernel:
         return self._moved(state, state.step, Motion(state.position, gradient, state.auxiliary), est_state)
 
     def step(self, state: State, batch_of: Callable[[Any], Batch], noise: PyTree) -> State:
-        """One iteration. `batch_of(l)` is the minibatch of leap `l`; `noise` has `noises` trees on its first axis."""
+        """One iteration. `batch_of(l)` is minibatch `l`, that of leap `l`; `noise` has `noises` trees on its first axis."""
         dynamics, t = self.dynamics, state.step + 1
         eps = self.schedule.at(t, state.position)
         before = self.schedule.at(jnp.maximum(t - 1, 1), state.position)

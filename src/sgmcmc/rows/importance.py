@@ -95,6 +95,40 @@ def mixed(scores: Any, uniform_share: float = UNIFORM_SHARE) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Importance:
+    """Rows drawn by how much they matter, some in a minibatch twice, and each counted by so much less: `rows=Importance()`.
+
+    The estimate stays unbiased and its variance falls where the scores are near the lengths of the rows' terms. `"importance"` is
+    short for `Importance()`.
+
+    Args:
+        scores: one number of at least 0 for every row, to which its chance is proportional. Left out they are measured, from what
+            the terms of control variates are about their centre: so these are needed then. With scores of your own any gradient
+            serves that does not need distinct rows.
+        uniform_share: the part of the rows that is drawn alike from all: it bounds every weight, however wrong the scores.
+
+    >>> import numpy as np, sgmcmc
+    >>> from sgmcmc.algorithms import Importance
+    >>> log_lik = lambda params, batch: -0.5 * batch["exposure"] @ (batch["x"] - params["mu"]) ** 2
+    >>> rng = np.random.default_rng(0)
+    >>> data = {"x": rng.normal(size=1000), "exposure": rng.pareto(1.5, 1000)}
+    >>> rows = Importance(data["exposure"])
+    >>> sampler = sgmcmc.sampler_setup(log_lik, data, {"mu": 0.0}, 1e-4, gradient="svrg", rows=rows, minibatch_size=20)
+    >>> sampler.run(sampler.init(seed=1), 100)["mu"].shape
+    (100,)
+    """
+
+    scores: Any = None
+    uniform_share: float = UNIFORM_SHARE
+
+    def law(self, table: Table) -> "RowLaw":
+        """The probabilities that follow from scores of the user's."""
+        if np.shape(self.scores) != (table.n_rows,):
+            raise InputError(f"scores is {describe(self.scores)}; expected one number for each of the {table.n_rows} rows")
+        return RowLaw(table, mixed(self.scores, self.uniform_share))
+
+
+@dataclass(frozen=True, eq=False)
+class RowLaw:
     """A probability for every row of a table but the `certain` ones, which are in every minibatch; theirs is 0."""
 
     arrays: Mapping[str, Any]

@@ -103,8 +103,8 @@ class Loop:
         if chunk_size is not None:
             return chunk_size
         n_iters = min(n_iters, self.epoch or n_iters)
-        leaps, itemsize = self.kernel.dynamics.leaps, jnp.result_type(float).itemsize
-        per_step = (chains or 1) * leaps * self.source.bytes_per_batch
+        batches, itemsize = self.kernel.batches, jnp.result_type(float).itemsize
+        per_step = (chains or 1) * batches * self.source.bytes_per_batch
         per_step += itemsize * self.kernel.noises * numbers
         per_device = per_step // self._devices(chains)  # each has caches of its own
         in_cache, in_memory = (size // max(1, per_device) for size in (CHUNK_BYTES, MOST_CHUNK_BYTES))
@@ -149,7 +149,7 @@ class Loop:
 
     def draw(self, key: jax.Array, step: int, capacity: int) -> PyTree:
         """The random part of the `capacity` iterations after `step`, queued: fewer, for a short chunk, would compile anew."""
-        return self.source.draw(_row_keys(key, step, capacity, self.kernel.dynamics.leaps))
+        return self.source.draw(_row_keys(key, step, capacity, self.kernel.batches))
 
     def gather(self, drawn: PyTree, count: int, spread: Spread | None) -> PyTree:
         """The minibatches of `count` iterations from their random part, on the host."""

@@ -18,15 +18,17 @@ from sgmcmc.algorithms.dynamics.baoa import BAOA
 from sgmcmc.algorithms.dynamics.barker import Barker
 from sgmcmc.algorithms.dynamics.hamiltonian import SymmetricHamiltonian
 from sgmcmc.algorithms.dynamics.langevin import Langevin
+from sgmcmc.algorithms.dynamics.metropolis import MetropolisHamiltonian
 from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover, SymmetricNoseHoover
 from sgmcmc.algorithms.dynamics.obabo import OBABO
 from sgmcmc.algorithms.dynamics.preconditioned import RMSLangevin
+from sgmcmc.algorithms.dynamics.replicas import ReplicaExchange
 from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
 from sgmcmc.algorithms.gradients.svrg import SVRG
 from sgmcmc.algorithms.gradients.whitened import Whitened
-from sgmcmc.algorithms.kernel import Dynamics, Estimator, Kernel
+from sgmcmc.algorithms.kernel import Dynamics, Estimator
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.checkpoints.places import Nowhere, Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
@@ -39,7 +41,7 @@ from sgmcmc.problem.schedules import Schedule, step_schedule
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import Decisions
-from sgmcmc.rows.importance import Importance
+from sgmcmc.rows.importance import Importance, RowLaw
 from sgmcmc.rows.sources import make_source
 from sgmcmc.rows.table import DRAWN, IMPORTANCE, WINDOW, Table, physical_memory, usual_rows
 from sgmcmc.run.request import Problem, Request
@@ -56,8 +58,8 @@ class SetupOptions(TypedDict, total=False):
             `stepsize="auto"`, chooses them.
         rows: `"random"` draws rows without replacement; `"window"` takes a contiguous window at a uniform start of data
             shuffled once, which is faster; `"importance"`, for the control variate samplers, draws rows that matter more more
-            often, which makes less noise. Left out: random, or windows where the data are on disk and larger than a quarter
-            of the machine's memory.
+            often, which makes less noise; `sgmcmc.algorithms.Importance(scores)` does so by scores of yours, for any. Left
+            out: random, or windows where the data are on disk and larger than a quarter of the machine's memory.
         constraints: NumPyro constraints by parameter name, such as `{"sigma": constraints.positive}`. Sampling happens
             in unconstrained space; you see constrained values.
         precondition: a linear change of variables in which the posterior is near a unit ball, so that one step size, without
@@ -71,7 +73,7 @@ class SetupOptions(TypedDict, total=False):
 
     log_prior: LogPrior | None
     minibatch_size: float | str
-    rows: str | None
+    rows: str | Importance | None
     constraints: Mapping[str, Any] | None
     precondition: Any
     coords: Coords | None
@@ -109,7 +111,8 @@ class RunOptions(SetupOptions, total=False):
 
 DYNAMICS: dict[str, Any] = {
     "langevin": Langevin, "rms-langevin": RMSLangevin, "barker": Barker, "hamiltonian": SymmetricHamiltonian, "baoa": BAOA,
-    "obabo": OBABO, "nose-hoover": NoseHoover, "symmetric-nose-hoover": SymmetricNoseHoover,
+    "obabo": OBABO, "nose-hoover": NoseHoover, "symmetric-nose-hoover": SymmetricNoseHoover, "metropolis": MetropolisHamiltonian,
+    "replica-exchange": ReplicaExchange,
 }  # fmt: skip
 GRADIENTS: dict[str, Any] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA, "svrg": SVRG}
 STARTS: dict[str, Callable[[PyTree], Start]] = {"params": FromParams, "mode": AtMode}
@@ -171,7 +174,8 @@ def sampler_setup(
         params: starting values: any tree of floats.
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         dynamics: an object of `sgmcmc.algorithms`, such as `BAOA(alpha=0.5)`, or a short name: `"langevin"`,
-            `"rms-langevin"`, `"barker"`, `"hamiltonian"`, `"baoa"`, `"obabo"`, `"nose-hoover"`, `"symmetric-nose-hoover"`.
+            `"rms-langevin"`, `"barker"`, `"hamiltonian"`, `"baoa"`, `"obabo"`, `"nose-hoover"`, `"symmetric-nose-hoover"`,
+            `"metropolis"`, `"replica-exchange"`.
         gradient: an object of `sgmcmc.algorithms`, such as `SAGA()`, or a short name: `"minibatch"`, `"control-variates"`,
             `"saga"`, `"svrg"`.
         start: `"params"`, `"mode"`, or a function from the unconstrained values to an object with such a `position` and
@@ -258,7 +262,14 @@ class Setup:
     @property
     def asks_for_survey(self) -> bool:
         """Whether more is asked for than the sampler's own arguments."""
-        return self.precondition.name is not None or self.rows == IMPORTANCE or self.schedule is None
+        unscored = self.importance is not None and self.importance.scores is None
+        return self.precondition.name is not None or unscored or self.schedule is None
+
+    @property
+    def importance(self) -> Importance | None:
+        """How rows are drawn by importance, where they are."""
+        wanted = self.options.get("rows")
+        return wanted if isinstance(wanted, Importance) else Importance() if wanted == IMPORTANCE else None
 
     def identity(self) -> dict[str, str]:
         """What the draws depend on."""
@@ -275,9 +286,10 @@ class Setup:
         setup = replace(self, rows=place.stage("rows", lambda: self.rows))  # decided once, on whatever machine the run goes on
         if not setup.asks_for_survey:
             assert self.schedule is not None
-            return setup._sampler(self.start, self.schedule, self.composition.gradient, self.dynamics, None)
+            choice = None if self.importance is None else self.importance.law(self.problem.table)
+            return setup._sampler(self.start, self.schedule, self.composition.gradient, self.dynamics, choice)
         gradient, dynamics, schedule = self.composition.gradient, self.dynamics, self.schedule
-        wishes = Wishes(self.precondition, setup.rows == IMPORTANCE, schedule is None, gradient.centred)
+        wishes = Wishes(self.precondition, self.importance, schedule is None, gradient.centred)
         preparation = wishes.prepare(self.problem, place, progress)
         if schedule is None:
             choose = partial(preparation.choose, self.composition.dynamics, self.batch_size)
@@ -290,7 +302,7 @@ class Setup:
         return setup._sampler(preparation.start, schedule, gradient, dynamics, preparation.choice)
 
     def _sampler(
-        self, start: Start, schedule: Schedule, gradient: Estimator, dynamics: Dynamics, choice: Importance | None
+        self, start: Start, schedule: Schedule, gradient: Estimator, dynamics: Dynamics, choice: RowLaw | None
     ) -> Sampler:
         problem, composition = self.problem, self.composition
         assert self.batch_size is not None
@@ -302,7 +314,7 @@ class Setup:
         settings |= composition.told
         if composition.search:
             settings["centre"] = "automatic" if composition.start is None else str(start)
-        kernel = Kernel(problem.posterior, gradient, dynamics, schedule)
+        kernel = dynamics.kernel(problem.posterior, gradient, schedule)
         return Sampler(
             composition.name, kernel, source, like=problem.position, begin=start, settings=settings, decisions=self.decisions,
             identity=self.identity, model=problem.model,
@@ -333,9 +345,11 @@ def _with_variance(composition: Composition, batch_size: int | None) -> Composit
 
 def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Decisions]:
     """How rows are drawn: as the user says, or as suits where they are."""
-    check_choice("rows", wanted, (None, *DRAWN))
-    if wanted == IMPORTANCE:
-        _check_importance(table, composition)
+    if isinstance(wanted, Importance):
+        _check_importance(wanted, table, composition)
+        wanted = IMPORTANCE
+    elif check_choice("rows", wanted, (None, *DRAWN)) == IMPORTANCE:
+        _check_importance(Importance(), table, composition)
     rows = usual_rows(table) if wanted is None else wanted
     if rows == WINDOW and not table.in_memory and not table.shuffled:
         price = "where neighbours are alike, as in sorted data, gradients are much noisier"
@@ -347,14 +361,16 @@ def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Dec
     return rows, Decisions().and_then("rows", rows, f"The data are {large}: rows are read as {how}.")
 
 
-def _check_importance(table: Table, composition: Composition) -> None:
+def _check_importance(wanted: Importance, table: Table, composition: Composition) -> None:
     """Rows drawn one by one, some more than once: not for every estimator, nor from every place."""
     gradient = composition.gradient
     if gradient.knows_rows:
         raise InputError(f"rows='importance' came with {type(gradient).__name__}, which needs distinct rows; leave rows out")
-    if not gradient.centred:
+    if wanted.scores is not None:
+        wanted.law(table)
+    elif not gradient.centred:
         found = f"rows='importance' came with {composition.name}, which has no control variates"
-        raise InputError(f"{found}; expected one of the cv samplers")
+        raise InputError(f"{found}; expected one of the cv samplers, or scores of yours: sgmcmc.algorithms.Importance(scores)")
     if table.large or not table.seekable:
         found = f"rows='importance' came with {table.nbytes / 2**30:.1f} GB on disk, where rows cannot be drawn one by one"
         raise InputError(f"{found}; expected rows='window', or sgmcmc.sample, which draws a pool of rows by importance")

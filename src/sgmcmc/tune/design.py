@@ -27,7 +27,7 @@ from sgmcmc.problem.schedules import Schedule
 from sgmcmc.problem.whitening import AnyWhitening, Whitening, whitened
 from sgmcmc.results.packing import packable
 from sgmcmc.results.words import Decisions
-from sgmcmc.rows.importance import Importance, Pool
+from sgmcmc.rows.importance import Pool, RowLaw
 from sgmcmc.rows.sources import AllRows, Source, make_source, subsample
 from sgmcmc.rows.table import Table, usual_rows
 from sgmcmc.tune.curvatures import Curvature, beside_prior, dense_whitening, in_whitened, likelihood_curvature
@@ -136,7 +136,7 @@ class Design:
     def packed(self) -> dict[str, Any]:
         """For a checkpoint: without the data, the model and what follows from the rest."""
         choice: Any = self.choice
-        if isinstance(choice, Importance):
+        if isinstance(choice, RowLaw):
             choice = {"probabilities": choice.probabilities, "certain": choice.certain}
         names = ("est_state", "variance", "amplification", "eps", "friction", "decisions", "largest_eps")
         own = {name: getattr(self, name) for name in names}
@@ -146,7 +146,7 @@ class Design:
     def unpacked(cls, posterior: Posterior, table: Table, batch_size: int, rows: str, choice: Any, **own: Any) -> Self:
         """From what was in a checkpoint."""
         if isinstance(choice, dict):
-            choice = Importance(table, **choice)
+            choice = RowLaw(table, **choice)
         source = make_source(table, batch_size, rows) if choice is None else choice.source(batch_size)
         return cls(posterior, source, choice=choice, **own)
 
@@ -279,7 +279,7 @@ class _Rows:
     @property
     def always(self) -> int:
         """Rows that are always in."""
-        return len(self.choice.certain) if isinstance(self.choice, Importance) else 0
+        return len(self.choice.certain) if isinstance(self.choice, RowLaw) else 0
 
     @property
     def evaluations(self) -> int:
@@ -315,7 +315,7 @@ def _rows(pilot: Pilot, whitening: AnyWhitening, choice: Choice, measured: np.nd
     fewest = ROWS_PER_GROUP * whitening.layout.groups if isinstance(whitening, ArrowWhitening) else FEWEST_ROWS
     eps, n, because = rows_and_step(noise.loudest, n_rows, work, step, allowed, fewest)
     gain = noise.gain
-    if isinstance(choice, Importance) and len((surer := choice.with_certain(min(n, MOST_WORK // work))).certain):
+    if isinstance(choice, RowLaw) and len((surer := choice.with_certain(min(n, MOST_WORK // work))).certain):
         choice, alone, noise = surer, n, pilot.noise(whitening, measured, surer, seed + 2)
         eps, n, because = rows_and_step(noise.loudest, n_rows, work, step, allowed, fewest)
         n = min(max(n + len(choice.certain), min(alone, SPARE * n)), n_rows)

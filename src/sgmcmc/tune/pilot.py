@@ -22,7 +22,7 @@ from sgmcmc.problem.passes import all_rows, compiled, full_sum
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening, whitened
 from sgmcmc.rows.gathering import gather_all
-from sgmcmc.rows.importance import Importance, Pool, draw_pool, mixed
+from sgmcmc.rows.importance import UNIFORM_SHARE, Pool, RowLaw, draw_pool, mixed
 from sgmcmc.rows.table import Table
 from sgmcmc.tune.mode import curvature_times
 
@@ -61,7 +61,7 @@ POOL_ROWS, POOL_BYTES = 1_000_000, 256 << 20
 MOST_WEIGHED = 5_000_000
 """Rows on disk of which each is given a probability of its own; of more, a pool is drawn."""
 
-Choice: TypeAlias = Importance | Pool
+Choice: TypeAlias = RowLaw | Pool
 """How rows are drawn that matter more than others."""
 
 
@@ -102,9 +102,10 @@ class Pilot:
         most = min(POOL_ROWS, POOL_BYTES // table.row_bytes)
         return draw_pool(self._scored(whitening, points), table, max(most, chains), chains, seed)
 
-    def importance(self, whitening: AnyWhitening, points: np.ndarray) -> Importance:
+    def importance(self, whitening: AnyWhitening, points: np.ndarray, uniform_share: float = UNIFORM_SHARE) -> RowLaw:
         """A probability for every row by its score, which takes memory for each."""
-        return Importance(self.table, mixed(np.concatenate([scores for _, scores in self._scored(whitening, points)])))
+        scores = np.concatenate([scores for _, scores in self._scored(whitening, points)])
+        return RowLaw(self.table, mixed(scores, uniform_share))
 
     def _scored(self, whitening: AnyWhitening, points: np.ndarray) -> Iterator[tuple[Rows, np.ndarray]]:
         """All rows, with the root mean square length of each one's term over some points."""

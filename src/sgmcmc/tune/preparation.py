@@ -22,7 +22,7 @@ from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.schedules import Schedule, per_parameter
 from sgmcmc.problem.whitening import Whitening, whitened
 from sgmcmc.results.words import Decisions
-from sgmcmc.rows.importance import Importance
+from sgmcmc.rows.importance import Importance, RowLaw
 from sgmcmc.rows.sources import Source
 from sgmcmc.rows.table import as_table
 from sgmcmc.run.loop import Loop
@@ -144,7 +144,7 @@ class Preparation:
     pilot: Pilot
     survey: Survey | None
     whitening: Whitening | None
-    choice: Importance | None
+    choice: RowLaw | None
 
     @property
     def start(self) -> Surveyed:
@@ -256,7 +256,7 @@ class Wishes:
     """
 
     precondition: Precondition
-    importance: bool
+    importance: Importance | None
     auto: bool
     centred: bool
 
@@ -271,12 +271,14 @@ class Wishes:
                 if not bool(survey.centre.converged):
                     warn_of_distance(float(survey.centre.distance))
                 whitening = self.precondition.about(survey)
-            if self.importance:
+            if self.importance is not None and self.importance.scores is not None:
+                probabilities = self.importance.law(problem.table).probabilities
+            elif self.importance is not None:
                 assert survey is not None
                 points = pilot.points(size(problem.position), SEED)
-                probabilities = pilot.importance(survey.whitening, points).probabilities
+                probabilities = pilot.importance(survey.whitening, points, self.importance.uniform_share).probabilities
             return {"survey": survey, "whitening": whitening, "probabilities": probabilities}
 
         found = place.stage("preparation", look, problem.position)
-        choice = None if found["probabilities"] is None else Importance(problem.table, found["probabilities"])
+        choice = None if found["probabilities"] is None else RowLaw(problem.table, found["probabilities"])
         return Preparation(pilot, found["survey"], found["whitening"], choice)

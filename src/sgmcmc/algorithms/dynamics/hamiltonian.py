@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 
-from sgmcmc.algorithms.dynamics.momentum import Persistent, left, momentum, renewed
+from sgmcmc.algorithms.dynamics.momentum import HalfKicks, Persistent, left, momentum
 from sgmcmc.algorithms.kernel import Dynamics, Motion
 from sgmcmc.core.checks import check_count
 from sgmcmc.core.errors import InputError
@@ -14,7 +14,7 @@ from sgmcmc.problem.schedules import per_parameter
 
 
 @dataclass(frozen=True)
-class _Resampled(Dynamics):
+class Resampled(Dynamics):
     """Hamiltonian dynamics whose momentum is drawn anew, ν ~ N(0, ε), before every L leaps."""
 
     alpha: PyTree = 0.01
@@ -34,11 +34,11 @@ class _Resampled(Dynamics):
         return {"momentum": momentum(eps, noise)}
 
     def refresh(self, motion: Motion, eps: PyTree, before: PyTree, noise: PyTree | None) -> Motion:
-        return replace(motion, auxiliary={"momentum": momentum(eps, noise)})
+        return replace(motion, auxiliary=motion.auxiliary | {"momentum": momentum(eps, noise)})
 
 
 @dataclass(frozen=True)
-class SymmetricHamiltonian(_Resampled):
+class SymmetricHamiltonian(HalfKicks, Resampled):
     """SGHMC, each leap symmetric in time: half-kick, drift, half-kick, friction.
 
     ν += (ε/2) ĝ(θ);  θ' = θ + ν;  ν += (ε/2) ĝ(θ');  ν' = (1-α) ν + N(0, (1 - (1-α)²) ε). The momentum is drawn anew,
@@ -58,20 +58,9 @@ class SymmetricHamiltonian(_Resampled):
     array([1.1111])
     """
 
-    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
-        nu = tree_map(lambda v, g, e: v + e / 2 * g, motion.auxiliary["momentum"], motion.gradient, eps)
-        return replace(motion, position=tree_map(jnp.add, motion.position, nu), auxiliary={"momentum": nu})
-
-    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
-        def kick_and_rub(v: Any, g: Any, e: Any, z: Any, alpha: Any) -> Any:
-            return (1 - alpha) * (v + e / 2 * g) + jnp.sqrt(renewed(alpha) * e) * z
-
-        nu = tree_map(kick_and_rub, motion.auxiliary["momentum"], gradient, eps, noise, self.alpha)
-        return replace(motion, gradient=gradient, auxiliary={"momentum": nu})
-
 
 @dataclass(frozen=True)
-class PaperHamiltonian(_Resampled):
+class PaperHamiltonian(Resampled):
     """SGHMC as the paper writes it: θ' = θ + ν;  ν' = (1-α) ν + ε ĝ(θ') + N(0, 2αε).
 
     With the momentum drawn anew every L leaps its variance tends to L/(L-1) of the truth as ε and α go to 0.

@@ -37,6 +37,29 @@ class Persistent(Dynamics):
         return learnt(replace(motion, gradient=gradient), stats, t, self.warmup)
 
 
+class HalfKicks(Dynamics):
+    """Leaps that are symmetric in time, with a half-kick at either end: then friction, `alpha` per leap."""
+
+    alpha: PyTree
+
+    def move(self, motion: Motion, eps: PyTree, noise: PyTree) -> Motion:
+        nu = half_kicked(motion, motion.gradient, eps)
+        position = tree_map(jnp.add, motion.position, nu)
+        return replace(motion, position=position, auxiliary=motion.auxiliary | {"momentum": nu})
+
+    def settle(self, motion: Motion, gradient: PyTree, stats: dict[str, Any], eps: PyTree, noise: PyTree, t: Any) -> Motion:
+        def rub(v: Any, e: Any, z: Any, alpha: Any) -> Any:
+            return (1 - alpha) * v + jnp.sqrt(renewed(alpha) * e) * z
+
+        nu = tree_map(rub, half_kicked(motion, gradient, eps), eps, noise, self.alpha)
+        return replace(motion, gradient=gradient, auxiliary=motion.auxiliary | {"momentum": nu})
+
+
+def half_kicked(motion: Motion, gradient: PyTree, eps: PyTree) -> PyTree:
+    """ν + (ε/2) ĝ."""
+    return tree_map(lambda v, g, e: v + e / 2 * g, motion.auxiliary["momentum"], gradient, eps)
+
+
 def learnt(motion: Motion, stats: dict[str, Any], t: Any, warmup: int) -> Motion:
     """With the mean of the estimator's own variance over the first `warmup` iterations, if there are any, up to iteration `t`."""
     if not warmup:
