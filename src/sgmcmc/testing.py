@@ -509,7 +509,7 @@ def _rows(bench: _Bench) -> str | None:
         result = _run(sampler, sampler.init(seed=4, progress=False), 20)
         moved = np.ptp(_numbers(result), axis=0)
         _expect(np.isfinite(moved).all() and (moved > 0).all(), f"with {name} the chain does not move")
-        if name == "all rows":
+        if sampler.source.kind == "all":
             gradient, truth = flat(result.final_state.gradient), _full_gradient(sampler, result.final_state, _BENT)
             off = float(np.max(np.abs(gradient - truth)))
             _expect(off < 1e-3, f"with all rows in every minibatch the gradient is {off:.3g} off the exact one")
