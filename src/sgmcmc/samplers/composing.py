@@ -268,8 +268,7 @@ class Setup:
     @property
     def importance(self) -> Importance | None:
         """How rows are drawn by importance, where they are."""
-        wanted = self.options.get("rows")
-        return wanted if isinstance(wanted, Importance) else Importance() if wanted == IMPORTANCE else None
+        return _by_importance(self.options.get("rows"))
 
     def identity(self) -> dict[str, str]:
         """What the draws depend on."""
@@ -345,11 +344,7 @@ def _with_variance(composition: Composition, batch_size: int | None) -> Composit
 
 def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Decisions]:
     """How rows are drawn: as the user says, or as suits where they are."""
-    if isinstance(wanted, Importance):
-        _check_importance(wanted, table, composition)
-        wanted = IMPORTANCE
-    elif check_choice("rows", wanted, (None, *DRAWN)) == IMPORTANCE:
-        _check_importance(Importance(), table, composition)
+    wanted = _name_of_rows(wanted, table, composition)
     rows = usual_rows(table) if wanted is None else wanted
     if rows == WINDOW and not table.in_memory and not table.shuffled:
         price = "where neighbours are alike, as in sorted data, gradients are much noisier"
@@ -359,6 +354,25 @@ def _rows(wanted: Any, table: Table, composition: Composition) -> tuple[str, Dec
     how = "contiguous windows of the order they are in" if rows == WINDOW else "one by one at random"
     large = f"{table.nbytes / 2**30:.1f} GB on disk, on a machine with {physical_memory() / 2**30:.0f} GB of memory"
     return rows, Decisions().and_then("rows", rows, f"The data are {large}: rows are read as {how}.")
+
+
+def _by_importance(wanted: Any) -> Importance | None:
+    """How rows are drawn by importance, if they are to be."""
+    if isinstance(wanted, str) and wanted == IMPORTANCE:
+        return Importance()
+    return wanted if isinstance(wanted, Importance) else None
+
+
+def _name_of_rows(wanted: Any, table: Table, composition: Composition) -> str | None:
+    """One of the short names, or None; refused where it does not suit."""
+    importance = _by_importance(wanted)
+    if importance is None:
+        if not isinstance(wanted, str | None):
+            expected = f"one of {', '.join(map(repr, DRAWN))}, or sgmcmc.algorithms.Importance(scores)"
+            raise InputError(f"rows is {describe(wanted)}; expected {expected}")
+        return check_choice("rows", wanted, (None, *DRAWN))
+    _check_importance(importance, table, composition)
+    return IMPORTANCE
 
 
 def _check_importance(wanted: Importance, table: Table, composition: Composition) -> None:
