@@ -66,5 +66,5 @@ def test_what_does_not_suit_is_refused():
         setup(Importance())
     with pytest.raises(sgmcmc.InputError, match="needs distinct rows"):
         setup(Importance(DATA["share"]), gradient=SAGA())
-    with pytest.raises(sgmcmc.InputError, match=r"expected .* Importance\(scores\)"):
+    with pytest.raises(sgmcmc.InputError, match=r"Importance\(scores\)"):
         setup(DATA["share"])
