@@ -23,25 +23,26 @@ data are missing.
 
 ## In sentences
 
-- **Begin with `sgmcmc.sample`.** It looks for the mode, whitens, draws rows by importance and runs BAOA: the line "BAOA, whitened"
-  with the choices made for you.
+- **Begin with `sgmcmc.sample`.** It looks for the mode, whitens, draws rows by importance and runs BAOA: the line
+  "BAOA, whitened" with the choices made for you.
 - **Scales first.** No dynamics makes up for parameters that differ in scale. `precondition="laplace"` or `"diagonal"` goes with
   every sampler and needs a mode; `RMSLangevin` learns scales as it goes, one for each number.
 - **Then the noise.** Control variates (`gradient="control-variates"`) where there is one mode and rows are many; `"svrg"` or
   `"saga"` where no mode can be looked for. `SAGA` carries a table of rows × parameters, `SVRG` reads all rows now and then.
 - **Then the dynamics.** `baoa`: its variance on a Gaussian is right at every stable step, so its steps are large and it keeps its
   direction. SGLD needs smaller steps for the same bias; SGHMC takes L gradients for each draw.
-- **Gradients that are not to be trusted** (steep tails, a bad start, no idea of a step size): `"barker"`, whose steps are bounded.
+- **Gradients that are not to be trusted** (steep tails, a bad start, no idea of a step size): `"barker"`, whose steps are
+  bounded.
 - **No bias**: `MetropolisHamiltonian`, with minibatches of all rows, or of so many that the variance of its test is below 1.
 - **Several modes**: `ReplicaExchange`. Cycles of step sizes (`CosineCycles`) are cheaper to try, and have the weights of the
   modes only where their large steps cross often.
 
 ## At equal bias
 
-{CHAINS} chains each, with the same number of rows to look at. Of {len(STEPS)} step sizes a sampler is given the one whose effective draws
-are cheapest among those that are right: no mean further than {ALLOWED:g} standard deviations from the truth and no standard
-deviation further than {ALLOWED:.0%}, beyond two standard errors, and at least {FEWEST} effective draws of the slowest number. The table has
-thousands of row gradients for an effective draw of that number, and in brackets the seconds for 1,000 of them. "off" says how far
+{CHAINS} chains each, with the same number of rows to look at. Of {len(STEPS)} step sizes a sampler is given the one whose
+effective draws are cheapest among those that are right: no mean further than {ALLOWED:g} standard deviations from the truth and no standard
+deviation further than {ALLOWED:.0%}, beyond two standard errors, and at least {FEWEST} effective draws of the slowest number.
+The table has thousands of row gradients for an effective draw of that number, and in brackets the seconds for 1,000 of them. "off" says how far
 off the least wrong step size was, in standard deviations; "too slow" that none gave {FEWEST} effective draws that were right.
 
 - *Gaussian*: ten means, of precisions from 1 to 10,000 a row; 1,000 rows, 50 in a minibatch.

@@ -98,7 +98,7 @@ def shared(log_density: Any, params: Any, look: Any, mean: np.ndarray, sd: np.nd
 
 
 def covertype() -> Target | None:
-    """The article's logistic regression, 581,012 rows, in variables that a look at its mode has whitened; None without the data."""
+    """The article's logistic regression, 581,012 rows, whitened by a look at its mode; None without the data."""
     import sgmcmc
     from benchmarks.auto import covertype as real
     from benchmarks.common.problem import log_lik, log_prior
