@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from sgmcmc import algorithms, data
+from sgmcmc.algorithms.gibbs import Gibbs
 from sgmcmc.checkpoints.reading import load
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.core.late_modules import name_modules as _name_modules
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 __version__ = _version("sgmcmc")
 
 __all__ = [
-    "Batch", "DivergenceError", "Expectation", "InputError", "Keep", "Model", "Moments", "Quantiles", "Regression",
+    "Batch", "DivergenceError", "Expectation", "Gibbs", "InputError", "Keep", "Model", "Moments", "Quantiles", "Regression",
     "Result", "RunOptions", "Sampler", "SetupOptions", "SgmcmcError", "SgmcmcWarning", "State", "Trace", "algorithms",
     "baoa", "baoa_setup", "baoacv", "baoacv_setup", "compare", "constraints", "data", "distributions", "from_numpyro",
     "get_dataset", "glm", "hosts", "load", "loo", "sample", "sampler_setup", "sghmc", "sghmc_setup", "sghmccv",

@@ -175,6 +175,11 @@ class Estimator:
         """What a chain that starts at `position` carries: a tree of arrays."""
         return ()
 
+    @property
+    def follows_posterior(self) -> bool:
+        """Whether its estimate is unbiased though the posterior may be another by now than when its state was made."""
+        return type(self).init is Estimator.init
+
     def renewed_every(self, n_rows: int, batch_size: int) -> int:
         """Iterations after which it looks at all rows again, wherever the chain then is; 0 for never."""
         return 0
@@ -214,15 +219,15 @@ class Kernel:
     dynamics: Dynamics
     schedule: Schedule
 
-    @property
-    def batches(self) -> int:
-        """Minibatches that an iteration uses."""
-        return self.dynamics.leaps
-
     @cached_property
     def noises(self) -> int:
         """Trees of normals that an iteration uses."""
         return self.dynamics.leaps + self.dynamics.refreshes
+
+    @property
+    def batches(self) -> int:
+        """Minibatches that an iteration uses."""
+        return self.dynamics.leaps
 
     @cached_property
     def chain_axes(self) -> State:

@@ -55,8 +55,10 @@ class Transform:
         return jax.tree.unflatten(structure, [x if b is None else function(b, x) for b, x in pairs])
 
 
-def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Transform:
-    """Look up the bijection of every constrained parameter; refuse unknown names and values outside their support."""
+def make_transform(constraints: Mapping[str, Any] | None, params: PyTree, owned: tuple[str, ...] = ()) -> Transform:
+    """Look up the bijection of every constrained parameter; refuse unknown names and values outside their support. What is
+    `owned` by a Gibbs block does not move, and needs none.
+    """
     if constraints is None:
         return Transform((None,) * len(jax.tree.leaves(params)))
     names = leaf_names(params)
@@ -71,7 +73,7 @@ def make_transform(constraints: Mapping[str, Any] | None, params: PyTree) -> Tra
     bijections: list[Any] = [None] * len(names)
     for number, (name, value) in enumerate(zip(names, jax.tree.leaves(params), strict=True)):
         constraint = by_name.get(name)
-        if constraint is None:
+        if constraint is None or name in owned:
             continue
         try:
             inside = bool(jnp.all(constraint(value)))
@@ -192,21 +194,29 @@ def one_row(row: Rows) -> Rows:
 OFTEN = "an (n,) array met an (n, 1) array and became (n, n): make both the same shape, for instance with jnp.squeeze"
 
 
-def check_params(params: Any) -> PyTree:
-    """The starting values as arrays of the default float type; functions among them stay what they are."""
+def check_params(params: Any, owned: tuple[str, ...] = ()) -> PyTree:
+    """The starting values as arrays of the default float type; functions among them stay what they are. What is `owned` by a
+    Gibbs block may be whole numbers, as which truth values count too.
+    """
     params = with_functions_fixed(params)
     leaves = jax.tree.leaves(params)
     if not leaves:
         raise InputError(f"params is {describe(params)}; expected a dict (or any tree) of floats, such as {{'theta': 0.0}}")
-    for number, leaf in enumerate(leaves):
-        wrong = _wrong_with(leaf)
+    for name, leaf in zip(leaf_names(params), leaves, strict=True):
+        wrong = _wrong_with(leaf, name in owned)
         if wrong is not None:
-            raise InputError(wrong.replace("NAME", f"params[{leaf_names(params)[number]!r}]"))
-    dtypes = tree_map(lambda x: jax.dtypes.canonicalize_dtype(np.asarray(x).dtype), params)
+            raise InputError(wrong.replace("NAME", f"params[{name!r}]").replace("LEAF", repr(name)))
+    dtypes = tree_map(_dtype, params)
     return tree_map(lambda x, dtype: jnp.array(on_host(x, dtype), dtype), params, dtypes)
 
 
-def _wrong_with(leaf: Any) -> str | None:
+def _dtype(leaf: Any) -> Any:
+    """That of a starting value in the chains."""
+    dtype = np.asarray(leaf).dtype
+    return jax.dtypes.canonicalize_dtype(np.int32 if dtype.kind == "b" else dtype)
+
+
+def _wrong_with(leaf: Any, owned: bool) -> str | None:
     """What is wrong with a starting value, if anything is."""
     try:
         dtype = leaf.dtype if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype
@@ -215,8 +225,9 @@ def _wrong_with(leaf: Any) -> str | None:
     if jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32:
         keys = "graph, params, rest = nnx.split(model, nnx.Param, ...), and nnx.merge(graph, params, rest) in log_lik"
         return f"NAME is {describe(leaf)}: random keys and counters, as dropout has them, are no parameters; of Flax: {keys}"
-    if not jnp.issubdtype(dtype, jnp.floating):
-        return f"NAME is {describe(leaf)}, not a float; expected floats, such as jnp.asarray(NAME, float)"
+    if not jnp.issubdtype(dtype, jnp.floating) and not (owned and dtype.kind in "biu"):
+        discrete = "" if owned else ", or gibbs={LEAF: update}, which draws whole numbers"
+        return f"NAME is {describe(leaf)}, not a float; expected floats, such as jnp.asarray(NAME, float){discrete}"
     if np.size(leaf) == 0:
         return f"NAME has shape {np.shape(leaf)}, which holds no number; leave it out"
     if not np.isfinite(np.asarray(leaf, np.float64)).all():
@@ -282,7 +293,7 @@ def check_log_lik(value: Callable[[PyTree, Rows], Any], position: PyTree, arrays
     singles = [{name: array[i : i + 1] for name, array in few.items()} for i in range(len(index))]
     suspects: list[int] = []
     # A second point, so that rows that happen to agree at the start (all zeros, say) do not hide a wrong sum.
-    nudged = tree_map(lambda x: jnp.asarray(np.asarray(x) + 0.1 * rng.normal(size=x.shape), x.dtype), position)
+    nudged = tree_map(lambda x: _nudged(x, rng), position)
     for point in (position, nudged):
         together, *apart = _trace("log_lik", lambda p=point: [float(value(p, part)) for part in (rows, *singles)])
         finite, every = np.isfinite(apart), np.asarray(apart)[copies]
@@ -295,6 +306,11 @@ def check_log_lik(value: Callable[[PyTree, Rows], Any], position: PyTree, arrays
         if abs(together - every.sum()) > 1e-3 * (abs(together) + np.abs(every).sum()):
             raise InputError(_not_a_sum(together, every, len(copies)))
     return suspects
+
+
+def _nudged(x: Any, rng: np.random.Generator) -> Any:
+    """Whole numbers stay where they are."""
+    return jnp.asarray(np.asarray(x) + 0.1 * rng.normal(size=x.shape), x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else x
 
 
 def _not_a_sum(together: float, every: np.ndarray, count: int) -> str:

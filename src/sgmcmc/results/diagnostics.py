@@ -117,8 +117,9 @@ def weighted_mean_sd(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.
     draws = np.asarray(draws, np.float64)
     every = np.broadcast_to(np.ones(draws.shape[1]) if weights is None else np.asarray(weights, np.float64), draws.shape[:2])
     share = every / every.sum()
-    mean = np.tensordot(share, draws, axes=2)
-    return mean, np.sqrt(np.tensordot(share, (draws - mean) ** 2, axes=2))
+    away = draws - draws[:1, :1]  # so that what never moves has no variance
+    mean = np.tensordot(share, away, axes=2)
+    return draws[0, 0] + mean, np.sqrt(np.tensordot(share, (away - mean) ** 2, axes=2))
 
 
 def weighted_quantiles(draws: np.ndarray, weights: np.ndarray | None, levels: Sequence[float] = QUANTILES) -> np.ndarray:

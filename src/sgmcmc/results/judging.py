@@ -80,7 +80,7 @@ class Judge:
 
     def of_draws(self) -> list[Finding]:
         """How the numbers mix, and the slowest direction, which no number may show; whether their digits suffice."""
-        findings = words.mixing(*self.mixing, self.names)
+        findings = words.mixing(*self.mixing, self.names) + self.of_blocks()
         if self.pairs is not None and self.pairs.mixed:
             seen = {finding.kind for finding in findings}
             slowest = int(np.argmax(drift(self.pairs.positions)))
@@ -90,6 +90,17 @@ class Judge:
             findings = self.of_tails()
         dtype = jax.tree.leaves(self.result.draws)[0].dtype if self.pairs is None else self.pairs.positions.dtype
         return findings + words.digits(self.numbers, self.names, dtype)
+
+    def of_blocks(self) -> list[Finding]:
+        """How the parameters mix that Gibbs steps draw: where there are pairs, these are of the others."""
+        held = getattr(getattr(self.result.final_state, "estimator", None), "held", ())
+        if self.pairs is None or self.result.draws is None or not held:
+            return []
+        leaves = dict(zip(leaf_names(self.result.draws), jax.tree.leaves(self.result.draws), strict=True))
+        numbers = flat_draws({name: leaves[name] for name in held}, self.result.chained)
+        chained = self.result.chained
+        names = [label for name in held for label in self.result.names.labels(name, leaves[name].shape[1 + chained :])]
+        return words.mixing(*diagnostics.mixing_of_worst(numbers), names)
 
     def of_tails(self) -> list[Finding]:
         """Whether standard deviations can be told from the draws."""

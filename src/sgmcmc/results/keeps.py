@@ -278,8 +278,8 @@ class _Running(_Thinned):
         return RunningStore(self._shapes(params, chained))
 
     def _value(self, params: PyTree, chained: bool) -> PyTree:
-        """What is averaged."""
-        return params
+        """What is averaged: whole numbers as floats."""
+        return tree_map(lambda x: x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.result_type(float)), params)
 
     def _sums(self, zeros: PyTree, chained: bool) -> dict[str, PyTree]:
         """What adds up besides the mean: squares about it, the products of all numbers."""

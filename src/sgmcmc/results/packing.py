@@ -16,6 +16,7 @@ import numpy as np
 from jax.tree_util import treedef_is_leaf
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.held import HeldState
 from sgmcmc.algorithms.gradients.second_order import BesidePrior, CurvedCentre, Matrix
 from sgmcmc.algorithms.gradients.svrg import Anchor
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
@@ -31,7 +32,7 @@ from sgmcmc.results.words import Decision, Decisions
 Packable = TypeVar("Packable")
 
 SHAPES = (Whitening, ArrowWhitening, Arrow, Layout, Matrix, BesidePrior)
-STATES = (State, Centre, CurvedCentre, Anchor, WhitenedState)
+STATES = (State, Centre, CurvedCentre, Anchor, WhitenedState, HeldState)
 OURS = (*STATES, *SHAPES, Decision, Decisions, MomentValues, QuantileValues, Pairs)
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
 NUMBERS: dict[str, Any] = {"int": int, "float": float}

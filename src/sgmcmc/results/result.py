@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from sgmcmc.algorithms.gradients.whitened import WhitenedState
+from sgmcmc.algorithms.gradients.whitened import whitening_of_state
 from sgmcmc.core.checks import Progress
 from sgmcmc.core.errors import InputError, warn
 from sgmcmc.core.files import replacing
@@ -504,7 +504,7 @@ def assemble(
 def paired_names(every: list[str], state: State) -> list[str]:
     """The names of the numbers that are kept in pairs, of the names of all: many groups are in the order of their layout."""
     some = paired_numbers(len(every))
-    whitening = state.estimator.whitening if isinstance(state.estimator, WhitenedState) else None
+    whitening = whitening_of_state(state.estimator)
     if isinstance(whitening, ArrowWhitening) and len(every) > MOST_PAIRED:
         return [every[i] for i in whitening.layout.order(whitening.origin)[some]]
     return every[some]
@@ -513,8 +513,8 @@ def paired_names(every: list[str], state: State) -> list[str]:
 def make_pairs(pairs: PyTree, state: State, names: list[str], chained: bool) -> Pairs:
     """Positions and gradients as the diagnostics take them: chain, draw, number."""
     factor = origin = None
-    if isinstance(state.estimator, WhitenedState):
-        whitening, some = state.estimator.whitening, paired_numbers(size(state.estimator.whitening.origin))
+    if (whitening := whitening_of_state(state.estimator)) is not None:
+        some = paired_numbers(size(whitening.origin))
         if isinstance(whitening, ArrowWhitening) and size(whitening.origin) > MOST_PAIRED:
             factor, origin = whitening.scales[some], np.asarray(whitening.layout.vector(whitening.origin), np.float64)[some]
         else:

@@ -15,6 +15,7 @@ from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.names import Names
 from sgmcmc.core.programs_on_disk import keep_programs
 from sgmcmc.core.trees import Dataset, LogLik, LogPrior, PyTree, Rows
+from sgmcmc.problem.holding import part_from
 from sgmcmc.problem.model import Model
 from sgmcmc.problem.passes import compiled, look_over
 from sgmcmc.problem.posterior import (
@@ -120,13 +121,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be sampled, checked: the `model` as it came, its rows, and `position`, its starting values unconstrained."""
+    """What is to be sampled, checked: the `model` as it came, its rows, and `position`, its starting values unconstrained;
+    without those `owned` by Gibbs blocks, which the posterior holds where they start. `shapes` are those of all parameters.
+    """
 
     model: Model
     posterior: Posterior
     table: Table
     position: PyTree
     shapes: PyTree
+    owned: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -137,15 +141,15 @@ class Problem:
         return cls.of_model(Model(log_lik, dataset, params, log_prior, constraints), progress)
 
     @classmethod
-    def of_model(cls, model: Model, progress: Progress = False) -> Problem:
+    def of_model(cls, model: Model, progress: Progress = False, owned: tuple[str, ...] = ()) -> Problem:
         """The problem, or what is wrong with it; processes that share one refuse it together."""
         keep_programs()
         log_lik, log_prior, dataset = model.log_lik, model.log_prior, model.dataset
 
         def check() -> Problem:
             table = check_dataset(dataset)
-            n_rows, start = table.total_rows, check_params(model.params)
-            transform = make_transform(model.constraints, start)
+            n_rows, start = table.total_rows, check_params(model.params, owned)
+            transform = make_transform(model.constraints, start, owned)
             names = Names.of({**table.levels, **(model.coords or {})}, model.dims, model.named(start))
             position = transform.to_position(start)
             shapes = jax.eval_shape(transform.to_params, position)
@@ -157,7 +161,9 @@ class Problem:
                 check_prior_at_start(compiled(log_prior_of_params, posterior)(start))
             suspects = check_log_lik(value := compiled(Posterior.sum_of_rows, posterior), position, table)
             check_start(value, posterior, position, table, suspects)
-            return cls(model, posterior, table if table.checked else look_over(table, progress), position, shapes)
+            if owned:
+                posterior, position = part_from(posterior, position, owned)
+            return cls(model, posterior, table if table.checked else look_over(table, progress), position, shapes, owned)
 
         return together("checking the problem", check) if isinstance(dataset, Stratum) else check()
 
@@ -168,7 +174,7 @@ class Problem:
 
     def identity(self, values: Mapping[str, Any]) -> dict[str, str]:
         """The fingerprint of the problem and of how it is sampled."""
-        table, start = self.table, check_params(self.params)
+        table, start = self.table, check_params(self.params, self.owned)
         rows = _few_rows(table)
         if isinstance(table, Stratum):
             values = {**values, "strata": f"{table.row_counts} rows, each on {table.devices} devices"}

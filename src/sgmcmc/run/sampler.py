@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sgmcmc.algorithms.gradients.held import holding_of
 from sgmcmc.algorithms.gradients.whitened import centre_of
 from sgmcmc.algorithms.kernel import Kernel, Motion, normals
 from sgmcmc.checkpoints.fingerprint import of_value
@@ -25,6 +26,7 @@ from sgmcmc.core.errors import InputError, describe, warn
 from sgmcmc.core.html import Markup, bullets, element, joined, pairs
 from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import Batch, PyTree, State, first_not_finite, leaf_names, pick, size, tree_map
+from sgmcmc.problem.holding import holding_those_of, of_all_parameters
 from sgmcmc.problem.model import Model
 from sgmcmc.problem.passes import FullPasses
 from sgmcmc.problem.posterior import Posterior
@@ -224,7 +226,7 @@ class Sampler:
             return {"record": self._record(request, standing, place).packed(), "kept": kept}
 
         weigh = weights if self.kernel.schedule.function is not None and trace is not None else None
-        account = Account(request.keeps, self.like, request.total, request.looks, recorded, weigh, trace, request.or_more)
+        account = Account(request.keeps, self.params, request.total, request.looks, recorded, weigh, trace, request.or_more)
         with Bar(request.progress, self.name, request.total) as bar:
             outcome = self.loop.run(state, request, account, place, bar)
         draw_weights = None if weigh is None else weigh(0, outcome.stored * request.thin // stride)
@@ -262,7 +264,8 @@ class Sampler:
         culprit = first_not_finite(position, position, state.chained)
         if culprit is not None:
             raise InputError(f"params[{culprit.parameter!r}] is not finite, or outside its constraint; expected a value inside")
-        return self.moved(replace(state, params=params), position)
+        held = holding_of(state.estimator, params)
+        return self.moved(replace(state, params=params, estimator=held), position)
 
     def scatter(self, state: State, width: float) -> State:
         """The chains of a state moved apart: each to a normal distance of `width`, in the variables that move."""
@@ -303,9 +306,10 @@ class Sampler:
         return jax.random.wrap_key_data(jnp.asarray(first), impl=jax.random.key_impl(root))
 
     def _full_log_posterior(self, params: PyTree) -> float:
-        position = self.posterior.transform.to_position(params)
-        prior = float(self.posterior.log_density_prior(position))
-        return float(FullPasses(self.source.arrays).sum(Posterior.sum_of_rows, self.posterior, position)) + prior
+        posterior = of_all_parameters(self.posterior)
+        position = posterior.transform.to_position(params)
+        prior = float(posterior.log_density_prior(position))
+        return float(FullPasses(self.source.arrays).sum(Posterior.sum_of_rows, posterior, position)) + prior
 
     @cached_property
     def _carried(self) -> set[str]:
@@ -393,14 +397,19 @@ class Sampler:
         """The row at fault where a chain tried to go, or where it was before, in a sentence; empty where there is none."""
         if self.source.strata:
             return ""
-        to_params = self.kernel.posterior_at(state).transform.to_params
-        there = jax.vmap(to_params)(attempted) if state.chained else to_params(attempted)
+
+        def to_params(state: State) -> PyTree:
+            return self.kernel.posterior_at(state).transform.to_params(state.position)
+
+        went = replace(state, position=attempted)
+        there = jax.vmap(to_params, in_axes=(self.kernel.chain_axes,))(went) if state.chained else to_params(went)
         went = self._blamed(there, chain, "where it went")
         return went or self._blamed(state.params, chain, "at the last finite value")
 
     def _blamed(self, params: PyTree, chain: int | None, where: str) -> str:
         """The row at fault for the parameters of a chain, likewise."""
-        return blame_later(self.posterior, params if chain is None else pick(params, chain), self.source.arrays, where)
+        params = params if chain is None else pick(params, chain)
+        return blame_later(holding_those_of(self.posterior, params), params, self.source.arrays, where)
 
     def _warn_of_early_draws(self, stored_from: int) -> None:
         warmup = self.kernel.dynamics.warmup

@@ -46,6 +46,7 @@ from sgmcmc.rows.sources import make_source
 from sgmcmc.rows.table import DRAWN, IMPORTANCE, WINDOW, Table, physical_memory, usual_rows
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
+from sgmcmc.samplers.blocks import Blocks
 from sgmcmc.tune.preparation import AtMode, PaperSearch, Precondition, Wishes
 
 
@@ -66,6 +67,7 @@ class SetupOptions(TypedDict, total=False):
             units, fits all parameters: `"laplace"` (from the curvature at the mode), `"diagonal"` (its diagonal), your own
             covariance matrix of all numbers, or a tree like `params` of standard deviations. Chains start at the mode where it
             is looked for.
+        gibbs: parameters that updates of yours draw beside the dynamics, `{"z": update}`, whole numbers too; see `Gibbs`.
         progress: True (the default) shows bars, False nothing; a function is called with the figures.
         coords: labels along every named axis, as ArviZ has them: `{"region": ["North", "South"]}`.
         dims: the names of each parameter's axes, `{"u": ["region"]}`: summaries and messages then say `u[North]`.
@@ -76,6 +78,7 @@ class SetupOptions(TypedDict, total=False):
     rows: str | Importance | None
     constraints: Mapping[str, Any] | None
     precondition: Any
+    gibbs: Mapping[str, Any] | None
     coords: Coords | None
     dims: Dims | None
     progress: Progress
@@ -233,11 +236,13 @@ class Setup:
     schedule: Schedule | None
     decisions: Decisions
     stepsize: Any
+    blocks: Blocks
 
     @classmethod
     def of(cls, composition: Composition, model: Model, stepsize: Any, options: SetupOptions) -> Setup:
         """Check everything; what the options say of the model is in it by now."""
-        problem = Problem.of_model(model, progress=options.get("progress", True))
+        blocks = Blocks.of(options.get("gibbs"), model.params)
+        problem = Problem.of_model(model, options.get("progress", True), blocks.owned)
         rows, decisions = _rows(options.get("rows"), problem.table, composition)
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
         given, position = options.get("precondition"), problem.position
@@ -248,7 +253,7 @@ class Setup:
         setup = cls(
             problem, composition, options, rows, batch_size, precondition, moving, composition.dynamics.fitted(moving),
             schedule=None if isinstance(stepsize, str) else step_schedule(stepsize, moving),
-            decisions=decisions, stepsize=stepsize,
+            decisions=decisions, stepsize=stepsize, blocks=blocks,
         )  # fmt: skip
         setup._check()
         return setup
@@ -277,7 +282,8 @@ class Setup:
         model = self.problem.model
         asked = {"sampler": self.composition.name, "params": model.params, "constraints": model.constraints}
         asked |= {kind: self.options.get(kind) for kind in kinds}
-        return self.problem.identity(asked | {name: of_value(value, jnp.int32(1)) for name, value in own.items()})
+        asked |= {name: of_value(value, jnp.int32(1)) for name, value in own.items()}
+        return self.problem.identity(asked | self.blocks.texts(self.problem, self.batch_size))
 
     def build(self, place: Place) -> Sampler:
         """The sampler, set-up work done, or found in the place."""
@@ -286,7 +292,8 @@ class Setup:
         if not setup.asks_for_survey:
             assert self.schedule is not None
             choice = None if self.importance is None else self.importance.law(self.problem.table)
-            return setup._sampler(self.start, self.schedule, self.composition.gradient, self.dynamics, choice)
+            sampler = setup._sampler(self.start, self.schedule, self.composition.gradient, self.dynamics, choice)
+            return self.blocks.beside(sampler, place, progress)
         gradient, dynamics, schedule = self.composition.gradient, self.dynamics, self.schedule
         wishes = Wishes(self.precondition, self.importance, schedule is None, gradient.centred)
         preparation = wishes.prepare(self.problem, place, progress)
@@ -298,7 +305,8 @@ class Setup:
         if preparation.whitening is not None:
             gradient = Whitened(gradient)
             dynamics = dynamics.on_unit_ball() if preparation.whitening.dense else dynamics
-        return setup._sampler(preparation.start, schedule, gradient, dynamics, preparation.choice)
+        sampler = setup._sampler(preparation.start, schedule, gradient, dynamics, preparation.choice)
+        return self.blocks.beside(sampler, place, progress)
 
     def _sampler(
         self, start: Start, schedule: Schedule, gradient: Estimator, dynamics: Dynamics, choice: RowLaw | None
@@ -322,6 +330,7 @@ class Setup:
     def _check(self) -> None:
         """What only shows when the parts are seen together."""
         gradient, table = self.composition.gradient, self.problem.table
+        self.blocks.check(self.problem, gradient, self.rows, self.schedule is None, self.batch_size)
         if table.in_strata:
             _refuse_over_strata(self.rows, self.schedule is None, gradient)
         if self.schedule is None and not self.dynamics.affine:
@@ -557,7 +566,7 @@ def _run_whole(composition: Composition, model: Model, stepsize: Any, options: R
         return setup.identity() | {"n_chains": of_value(n_chains)} | request.texts(params)
 
     shared = setup.problem.table.in_strata
-    with open_place(checkpoint, identity, seed, setup.problem.position, shared, allow) as place:
+    with open_place(checkpoint, identity, seed, params, shared, allow) as place:
         sampler = setup.build(place)
         begin = partial(sampler.init, place.key, n_chains=n_chains, progress=request.progress)
-        return sampler.carry_out(request, place.stage("start", begin, sampler.like), place)
+        return sampler.carry_out(request, place.stage("start", begin, sampler.params), place)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.checkpoints.places import Place, check_keeps
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
@@ -24,8 +25,10 @@ from sgmcmc.results.diagnostics import flat_draws, mixing
 from sgmcmc.results.keeps import Keep
 from sgmcmc.results.result import Result
 from sgmcmc.results.words import OUTSIDE, REWRITING, Decisions
+from sgmcmc.rows.sources import AllRows
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import open_place
+from sgmcmc.samplers.blocks import Blocks
 from sgmcmc.tune.adaptation import ROUNDS, Adaptation, ChainsLeftError, Complaint, Trial, complaint_about, unsettled
 from sgmcmc.tune.design import row_work
 from sgmcmc.tune.exact import AUTO, ENGINES, MINIBATCHES, NUTS, Prediction, check_engine, exact_chains
@@ -49,6 +52,9 @@ PRIORS_AT_ONCE = 256
 RETRIES = 3
 """How often a run that a chain left begins anew with half the step, beyond the rounds."""
 
+BESIDE_BLOCKS = "chains on minibatches are tuned about one centre, which would move with every draw of the Gibbs steps"
+"""Why it is NUTS where there are Gibbs steps."""
+
 EXACT_CHUNK = 500
 """Iterations of NUTS per compiled call: the same for every run, so that one that is made longer compiles nothing."""
 
@@ -66,6 +72,7 @@ def sample(
     chains: int = 4,
     target_ess: int | None = None,
     engine: str = "auto",
+    gibbs: Mapping[str, Any] | None = None,
     keep: Keep | Mapping[str, Keep] | None = None,
     seed: Any = None,
     checkpoint: str | Path | None = None,
@@ -94,6 +101,7 @@ def sample(
         chains: started apart from each other, so that `r_hat` has something to say.
         target_ess: go on until every number's effective sample size is at least this, for at most 32 times `draws`.
         engine: `"nuts"` for exact chains on all rows, `"sgmcmc"` for chains on minibatches; `"auto"` takes what should be faster.
+        gibbs: parameters drawn by updates of yours, whole numbers too, given those that NUTS moves: `{"z": update}`; see `Gibbs`.
         keep: what to keep beside the draws: an object such as `Expectation(function)`, or a dict of them by name; `kept` of the
             result has their values, over all draws that were made.
         seed: a whole number or a JAX key; left out, one is drawn and recorded in `settings`.
@@ -123,12 +131,14 @@ def sample(
     seed = None if seed is None else as_key(seed)
     given = {"log_prior": log_prior, "constraints": constraints, "coords": coords, "dims": dims}
     model = model_of_call("sample", log_lik, dataset, params, given)
-    problem = Problem.of_model(model, progress)
+    blocks = Blocks.of(gibbs, model.params)
+    problem = Problem.of_model(model, progress, blocks.owned)
     if problem.table.in_strata:
         raise InputError("sample came with rows in strata; expected a dataset on one process, or a named sampler such as sgldcv")
-    check_engine(engine, problem)
+    check_engine(NUTS if blocks else engine, problem, bool(blocks) and engine == MINIBATCHES)
+    blocks.check(problem, Minibatch(), AllRows.kind, False, None)
     asked = {"sampler": "sample", "params": model.params, "constraints": model.constraints}
-    asked |= {"draws": draws, "chains": chains, "engine": engine}
+    asked |= {"draws": draws, "chains": chains, "engine": engine} | blocks.texts(problem, None)
     beside = Request(draws, keep=keep)
     beside.check_for(problem.shapes, False)
 
@@ -136,8 +146,8 @@ def sample(
         check_keeps(beside.keeps, problem.shapes)
         return problem.identity(asked if keep is None else asked | beside.texts(problem.shapes))
 
-    with open_place(checkpoint, identity, seed, problem.position, allow_version_change=allow_version_change) as place:
-        sampling = _Sampling(problem, draws, chains, target_ess, engine, place, progress, keep)
+    with open_place(checkpoint, identity, seed, problem.shapes, allow_version_change=allow_version_change) as place:
+        sampling = _Sampling(problem, draws, chains, target_ess, engine, place, progress, keep, blocks)
         result = _within_limits(sampling.settled(), problem.posterior)
     _warn(result)
     return result
@@ -155,12 +165,15 @@ class _Sampling:
     place: Place
     progress: Progress
     keep: Keep | Mapping[str, Keep] | None = None
+    blocks: Blocks = field(default_factory=Blocks)
     told: Decisions = field(default_factory=Decisions)
     part: str = ""
     """Before the names of stages and runs, where these are not the first of the place."""
 
     def settled(self) -> Result:
         """The result; that in other variables, if it is better, where chains do not come to terms with scales of effects."""
+        if self.blocks:
+            return self._exactly(BESIDE_BLOCKS)
         result = self.suited().run()
         if _made(result) < self.draws or self.problem.table.large or not troubled(result):
             return result
@@ -222,8 +235,9 @@ class _Sampling:
     def _exactly(self, why: str, attempt: int = 0) -> Result:
         """NUTS on all rows; the warm-up is the burn-in of the run."""
         place, like = self.place, self.problem.position
-        chosen = place.stage(f"{self.part}exact", partial(exact_chains, self.problem, self.survey, why), like)
-        sampler = chosen.sampler(self.problem, place.key)
+        survey = None if self.blocks else self.survey
+        chosen = place.stage(f"{self.part}exact", partial(exact_chains, self.problem, survey, why), like)
+        sampler = self.blocks.beside(chosen.sampler(self.problem, place.key), place, self.progress)
         state, part = sampler.init(place.key, n_chains=self.chains, progress=False), place.sub(f"run {self.part}{attempt}")
 
         def drawn(draws: int) -> Result:

@@ -110,8 +110,11 @@ def _gradient(posterior: Posterior, position: PyTree, rows: Rows) -> PyTree:
     return jax.grad(lambda x: posterior.sum_of_rows(x, rows) + posterior.log_density_prior(x))(position)
 
 
-def check_engine(engine: str, problem: Problem) -> None:
-    """Refuse NUTS on rows that do not fit into memory."""
+def check_engine(engine: str, problem: Problem, beside_blocks: bool = False) -> None:
+    """Refuse NUTS on rows that do not fit into memory, and minibatches beside Gibbs steps."""
+    if beside_blocks:
+        found = "engine='sgmcmc' came with gibbs, whose draws move the centre that chains on minibatches are tuned about"
+        raise InputError(f"{found}; expected engine='nuts', or a sampler with plain gradients, such as sgld(..., gibbs=...)")
     if engine == NUTS and problem.table.large:
         found = f"engine is 'nuts', for {problem.table.nbytes / 2**30:.1f} GB of rows that do not fit into memory"
         raise InputError(f"{found}; expected engine='sgmcmc', or fewer rows")
@@ -142,13 +145,15 @@ class Exact:
         return Sampler("sample", kernel, source, problem.position, begin, settings, decisions, model=model)
 
 
-def exact_chains(problem: Problem, survey: Survey, why: str) -> Exact:
+def exact_chains(problem: Problem, survey: Survey | None, why: str) -> Exact:
     """NUTS about the mode, in variables from the curvature there; or where there is none about the starting values."""
     n_rows = problem.posterior.n_rows
     told = Decisions().and_then(
         "engine", NUTS, f"NUTS on all {n_rows:,} rows, whose draws have no bias from steps or noise: {why}."
     )
     told = told.and_then("minibatch_size", n_rows, f"Each gradient uses all {n_rows:,} rows.")
+    if survey is None:
+        return _adapting(_scales(problem), False, told)
     if bool(survey.centre.converged):
         told = told.and_then("mode", survey.passes, f"{survey.sentence} The chains start about it.")
         return _adapting(survey.whitening, survey.peaked, told)

@@ -34,6 +34,10 @@ class SAGA(Estimator):
 
     carries, per_chain, knows_rows = dict, True, True
 
+    @property
+    def follows_posterior(self) -> bool:  # whatever the table has, the estimate is unbiased
+        return True
+
     def init(self, posterior: Posterior, position: PyTree, passes: Passes) -> dict[str, PyTree]:
         table = passes.each(Posterior.row_gradients, posterior, position)
         total = tree_map(lambda g: jnp.asarray(np.sum(g, axis=0, dtype=np.float64), g.dtype), table)

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 
 from sgmcmc.algorithms.gradients.control_variate import Centre
+from sgmcmc.algorithms.gradients.held import within
 from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
 from sgmcmc.core.trees import Batch, PyTree
 from sgmcmc.problem.posterior import Posterior
@@ -68,7 +69,14 @@ def whitened_centre(centre: Centre, whitening: AnyWhitening) -> Centre:
     return replace(centre, position=whitening.zero(), gradient=whitening.pull_back(centre.gradient))
 
 
+def whitening_of_state(est_state: Any) -> AnyWhitening | None:
+    """The change of variables that an estimator's state holds, if any."""
+    carried = within(est_state)
+    return carried.whitening if isinstance(carried, WhitenedState) else None
+
+
 def centre_of(est_state: Any) -> Centre | None:
     """The centre that an estimator's state holds, if any."""
-    inner = est_state.inner if isinstance(est_state, WhitenedState) else est_state
+    carried = within(est_state)
+    inner = carried.inner if isinstance(carried, WhitenedState) else carried
     return inner if isinstance(inner, Centre) else None
