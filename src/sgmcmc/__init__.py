@@ -12,6 +12,7 @@ from typing import Any as _Any
 
 from sgmcmc import algorithms, data
 from sgmcmc.algorithms.gibbs import Gibbs
+from sgmcmc.algorithms.gradients.latent import Latent
 from sgmcmc.checkpoints.reading import load
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.core.late_modules import name_modules as _name_modules
@@ -57,12 +58,12 @@ if TYPE_CHECKING:
 __version__ = _version("sgmcmc")
 
 __all__ = [
-    "Batch", "DivergenceError", "Expectation", "Gibbs", "InputError", "Keep", "Model", "Moments", "Quantiles", "Regression",
-    "Result", "RunOptions", "Sampler", "SetupOptions", "SgmcmcError", "SgmcmcWarning", "State", "Trace", "algorithms",
-    "baoa", "baoa_setup", "baoacv", "baoacv_setup", "compare", "constraints", "data", "distributions", "from_numpyro",
-    "get_dataset", "glm", "hosts", "load", "loo", "sample", "sampler_setup", "sghmc", "sghmc_setup", "sghmccv",
-    "sghmccv_setup", "sgld", "sgld_setup", "sgldcv", "sgldcv_setup", "sgnht", "sgnht_setup", "sgnhtcv", "sgnhtcv_setup",
-    "testing", "train_test_split",
+    "Batch", "DivergenceError", "Expectation", "Gibbs", "InputError", "Keep", "Latent", "Model", "Moments", "Quantiles",
+    "Regression", "Result", "RunOptions", "Sampler", "SetupOptions", "SgmcmcError", "SgmcmcWarning", "State", "Trace",
+    "algorithms", "baoa", "baoa_setup", "baoacv", "baoacv_setup", "compare", "constraints", "data", "distributions",
+    "from_numpyro", "get_dataset", "glm", "hosts", "load", "loo", "sample", "sampler_setup", "sghmc", "sghmc_setup",
+    "sghmccv", "sghmccv_setup", "sgld", "sgld_setup", "sgldcv", "sgldcv_setup", "sgnht", "sgnht_setup", "sgnhtcv",
+    "sgnhtcv_setup", "testing", "train_test_split",
 ]  # fmt: skip
 
 

@@ -9,13 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from sgmcmc.algorithms.gradients.held import Held
-from sgmcmc.algorithms.kernel import Kernel, purpose_key
+from sgmcmc.algorithms.kernel import GIBBS, Kernel, purpose_key
 from sgmcmc.core.checks import check_choice, check_count
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import Batch, PyTree, State
-
-GIBBS = 3
-"""What a key is for, beside those of the kernel: the updates of an iteration."""
 
 ALL, MINIBATCH, NONE = ROWS = "all", "minibatch", "none"
 

@@ -166,6 +166,9 @@ class Estimator:
     knows_rows: ClassVar[bool] = False
     """Whether it must be told which rows a minibatch has: then `batch.index` are distinct rows of the whole dataset."""
 
+    random: ClassVar[bool] = False
+    """Whether it draws something itself, such as latent variables: then `batch.key` is a key of this very estimate."""
+
     @property
     def chain_axes(self) -> PyTree:
         """Where the chains are in its state, for `jax.vmap`."""
@@ -206,8 +209,9 @@ class Estimator:
         raise NotImplementedError(f"{type(self).__name__} has no estimate(posterior, position, batch, state)")
 
 
-ROWS, NOISE, START, TEST = range(4)
-"""What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning, whether a move is accepted."""
+ROWS, NOISE, START, TEST, GIBBS, ESTIMATE = range(6)
+"""What a key is for: the minibatches of an iteration, its noise, the momenta at the beginning, whether a move is accepted, Gibbs
+steps, random estimates."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +266,7 @@ class Kernel:
 
     def place(self, state: State, batch: Batch) -> State:
         """A state whose position was moved: its parameters, and its gradient evaluated there."""
+        batch = self._keyed(batch, state.key, state.step, self.dynamics.leaps)
         gradient, est_state, _ = self.estimator.estimate(self.posterior, state.position, batch, state.estimator)
         return self._moved(state, state.step, Motion(state.position, gradient, state.auxiliary), est_state)
 
@@ -279,7 +284,8 @@ class Kernel:
             motion, est_state = carry
             z = tree_map(itemgetter(number), noise)
             motion = dynamics.move(motion, eps, z)
-            gradient, est_state, stats = self.estimator.estimate(self.posterior, motion.position, batch_of(number), est_state)
+            batch = self._keyed(batch_of(number), state.key, t, number)
+            gradient, est_state, stats = self.estimator.estimate(self.posterior, motion.position, batch, est_state)
             return dynamics.settle(motion, gradient, stats, eps, z, t), est_state
 
         carry = (motion, state.estimator)
@@ -289,6 +295,12 @@ class Kernel:
     def log_posterior(self, state: State, batch: Batch) -> jax.Array:
         """The estimate from one minibatch of the log posterior where a chain is."""
         return self.posterior_at(state).log_posterior(state.position, batch)
+
+    def _keyed(self, batch: Batch, key: jax.Array, t: Any, number: Any) -> Batch:
+        """A minibatch with the key of an estimate, where it needs one."""
+        if not self.estimator.random:
+            return batch
+        return replace(batch, key=jax.random.fold_in(purpose_key(key, t, ESTIMATE), number))
 
     def _moved(self, state: State, step: jax.Array, motion: Motion, est_state: PyTree) -> State:
         params = self.estimator.posterior_at(self.posterior, est_state).transform.to_params(motion.position)

@@ -36,6 +36,7 @@ class Batch:
         weight: a scalar when every row counts the same (`N/n`), else one number per row. The estimate
             of the full log likelihood is the weighted sum of the rows' log likelihoods.
         index: the rows' numbers in the user's dataset.
+        key: a random key, for estimators that draw something themselves; else None.
 
     >>> import jax.numpy as jnp, sgmcmc
     >>> sgmcmc.Batch(rows={"x": jnp.ones(2)}, weight=jnp.float32(50.0), index=jnp.array([3, 41])).weight.item()
@@ -45,6 +46,7 @@ class Batch:
     rows: Rows
     weight: jax.Array
     index: jax.Array
+    key: Any = None
 
 
 @jax.tree_util.register_dataclass

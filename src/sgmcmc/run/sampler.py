@@ -283,6 +283,9 @@ class Sampler:
         With chains, one value each. Under constraints it is the density of the unconstrained position.
         """
         self._refuse_foreign(state)
+        if full and self.kernel.estimator.random:
+            found = "log_posterior(full=True) came with latent variables, with which the log likelihood of the rows is not known"
+            raise InputError(f"{found}; leave full out, for that of rows and latent variables together")
         if not full:
             return np.asarray(self.loop.call(self.loop.programs.log_posterior, (state,), state.key, int(state.step) - 1))
         if state.n_chains is None:

@@ -47,6 +47,7 @@ from sgmcmc.rows.table import DRAWN, IMPORTANCE, WINDOW, Table, physical_memory,
 from sgmcmc.run.request import Problem, Request
 from sgmcmc.run.sampler import FromParams, Sampler, Start, open_place
 from sgmcmc.samplers.blocks import Blocks
+from sgmcmc.samplers.latents import check_beside, completed, completing, latent_of, model_after
 from sgmcmc.tune.preparation import AtMode, PaperSearch, Precondition, Wishes
 
 
@@ -68,6 +69,7 @@ class SetupOptions(TypedDict, total=False):
             covariance matrix of all numbers, or a tree like `params` of standard deviations. Chains start at the mode where it
             is looked for.
         gibbs: parameters that updates of yours draw beside the dynamics, `{"z": update}`, whole numbers too; see `Gibbs`.
+        latent: latent variables of the rows, drawn by `draw(key, params, rows)` for `log_lik(params, rows, z)`; see `Latent`.
         progress: True (the default) shows bars, False nothing; a function is called with the figures.
         coords: labels along every named axis, as ArviZ has them: `{"region": ["North", "South"]}`.
         dims: the names of each parameter's axes, `{"u": ["region"]}`: summaries and messages then say `u[North]`.
@@ -79,6 +81,7 @@ class SetupOptions(TypedDict, total=False):
     constraints: Mapping[str, Any] | None
     precondition: Any
     gibbs: Mapping[str, Any] | None
+    latent: Any
     coords: Coords | None
     dims: Dims | None
     progress: Progress
@@ -241,13 +244,15 @@ class Setup:
     @classmethod
     def of(cls, composition: Composition, model: Model, stepsize: Any, options: SetupOptions) -> Setup:
         """Check everything; what the options say of the model is in it by now."""
-        blocks = Blocks.of(options.get("gibbs"), model.params)
+        blocks, latent = Blocks.of(options.get("gibbs"), model.params), latent_of(options.get("latent"))
+        model = completed(model, latent, blocks.owned)
         problem = Problem.of_model(model, options.get("progress", True), blocks.owned)
         rows, decisions = _rows(options.get("rows"), problem.table, composition)
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
         given, position = options.get("precondition"), problem.position
         precondition = Precondition() if given is None else Precondition.of(given, position)
-        composition = _with_variance(composition, batch_size)
+        composition = _with_variance(completing(composition, latent), batch_size)
+        check_beside(latent, rows, stepsize == "auto", precondition.name)
         _check_stepsize(stepsize, precondition.dense)
         moving = jnp.zeros(size(position)) if precondition.dense else position
         setup = cls(
@@ -324,7 +329,7 @@ class Setup:
         kernel = dynamics.kernel(problem.posterior, gradient, schedule)
         return Sampler(
             composition.name, kernel, source, like=problem.position, begin=start, settings=settings, decisions=self.decisions,
-            identity=self.identity, model=problem.model,
+            identity=self.identity, model=model_after(problem.model),
         )  # fmt: skip
 
     def _check(self) -> None:

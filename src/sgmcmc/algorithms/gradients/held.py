@@ -32,6 +32,10 @@ class Held(Estimator):
         return self.inner.centred
 
     @property
+    def random(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.random
+
+    @property
     def knows_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.inner.knows_rows
 

@@ -38,6 +38,10 @@ class Whitened(Estimator):
         return self.inner.per_chain
 
     @property
+    def random(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.random
+
+    @property
     def knows_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.inner.knows_rows
 
