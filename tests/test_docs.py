@@ -74,7 +74,8 @@ def test_shown_output_is_compared() -> None:
 def public_names() -> list[str]:
     """Every name that users may import, with the module to import it from."""
     modules = (sgmcmc, sgmcmc.algorithms, sgmcmc.data, sgmcmc.testing)
-    return [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
+    names = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
+    return [*names, *(f"sgmcmc.sklearn.{name}" for name in sgmcmc.sklearn.__all__)]
 
 
 @pytest.mark.parametrize("name", public_names())

@@ -244,6 +244,7 @@ def test_public_names():
 MODULES = ("algorithms", "constraints", "data", "distributions", "hosts", "testing")
 FUNCTIONS = [name for name in sgmcmc.__all__ if name not in MODULES]
 FUNCTIONS += ["data.convert", "data.open", "data.verify", "hosts.share", "hosts.stratum"]
+FUNCTIONS += [f"sklearn.{name}" for name in sgmcmc.sklearn.__all__]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -255,7 +256,7 @@ def test_public_names_are_documented_with_a_running_example(name):
         assert ">>>" in inspect.getdoc(thing), name
 
 
-@pytest.mark.parametrize("name", ["algorithms", "data", "hosts", "testing"])
+@pytest.mark.parametrize("name", ["algorithms", "data", "hosts", "sklearn", "testing"])
 def test_public_modules_are_documented(name):
     assert inspect.getdoc(getattr(sgmcmc, name))
 
@@ -265,7 +266,7 @@ def test_distributions_are_numpyros_and_imported_late():
 
     assert sgmcmc.distributions is numpyro.distributions
     assert sgmcmc.constraints is numpyro.distributions.constraints
-    late = "{'numpyro', 'arviz_stats', 'arviz_base', 'pandas', 'matplotlib'}"
+    late = "{'numpyro', 'arviz_stats', 'arviz_base', 'pandas', 'matplotlib', 'sklearn'}"
     script = f"import sys, sgmcmc; sys.exit(len({late} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 

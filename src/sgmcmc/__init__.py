@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from numpyro.distributions import constraints
 
     from sgmcmc import testing
+    from sgmcmc.models import estimators as sklearn  # noqa: F401
 
 __version__ = _version("sgmcmc")
 
@@ -68,13 +69,21 @@ __all__ = [
 
 
 _NUMPYRO = "numpyro.distributions"
-_LATE = {"distributions": _NUMPYRO, "constraints": f"{_NUMPYRO}.constraints", "testing": "sgmcmc.testing"}
+_LATE = {
+    "distributions": _NUMPYRO,
+    "constraints": f"{_NUMPYRO}.constraints",
+    "sklearn": "sgmcmc.models.estimators",
+    "testing": "sgmcmc.testing",
+}
 
-_name_modules({f"sgmcmc.{name}": original for name, original in _LATE.items() if original.startswith(_NUMPYRO)})
+_name_modules({f"sgmcmc.{name}": original for name, original in _LATE.items() if original != f"sgmcmc.{name}"})
 
 
 def __getattr__(name: str) -> _Any:
-    """What is imported when first asked for: NumPyro takes a second, and few need the battery of tests."""
+    """What is imported when first asked for: NumPyro takes a second, and few need the battery of tests.
+
+    `sgmcmc.sklearn` is not in `__all__`: it needs scikit-learn, which may not be there.
+    """
     if name in _LATE:
         return _import_module(_LATE[name])
     raise AttributeError(f"module 'sgmcmc' has no attribute {name!r}")

@@ -180,6 +180,7 @@ def test_a_whole_module_is_sampled():
 
 def test_distributions_are_a_module_to_import_from():
     import numpyro.distributions
+
     import sgmcmc.distributions
     from sgmcmc.constraints import positive
     from sgmcmc.distributions import Normal

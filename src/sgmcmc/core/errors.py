@@ -80,7 +80,7 @@ class SgmcmcWarning(UserWarning):
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[SgmcmcWarning] = SgmcmcWarning) -> None:
     """Warn of something at the user's own line: the one from which the library was entered.
 
     In a thread of our own nobody entered it, and the outermost of our functions counts.
@@ -92,7 +92,7 @@ def warn(message: str) -> None:
         above = above.f_back
     frame = outermost.f_back or outermost
     names, place = frame.f_globals, (frame.f_code.co_filename, frame.f_lineno)
-    warnings.warn_explicit(message, SgmcmcWarning, *place, names.get("__name__"), names.setdefault("__warningregistry__", {}))
+    warnings.warn_explicit(message, category, *place, names.get("__name__"), names.setdefault("__warningregistry__", {}))
 
 
 def describe(value: Any) -> str:

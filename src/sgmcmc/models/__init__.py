@@ -1,1 +1,1 @@
-"""Models that come in other forms than two functions: NumPyro's, and regressions by formula."""
+"""Models that come in other forms than two functions: NumPyro's, regressions by formula, estimators of scikit-learn."""

@@ -1,5 +1,7 @@
 """Families of distributions for what is observed: a file for each kind of outcome."""
 
+import copyreg
+
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.models.regression.families.base import Family
 from sgmcmc.models.regression.families.classes import CATEGORICAL, ORDINAL
@@ -16,6 +18,13 @@ _ALL = (
 )  # fmt: skip
 
 FAMILIES = {family.name: family for family in _ALL}
+
+
+def _named(name: str) -> Family:
+    return FAMILIES[name]
+
+
+copyreg.pickle(Family, lambda family: (_named, (family.name,)))  # by name: what a family is made of are functions
 
 
 def find_family(name: object, link: object = None) -> tuple[Family, str]:
