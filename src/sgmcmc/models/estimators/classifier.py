@@ -46,10 +46,10 @@ class BayesianClassifier(ClassifierMixin, Estimator):
     >>> import numpy as np
     >>> from sgmcmc.sklearn import BayesianClassifier
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(500, 2))
-    >>> y = np.where(rng.random(500) < 1 / (1 + np.exp(-2 * X[:, 0])), "yes", "no")
+    >>> X = rng.normal(size=(60, 3))
+    >>> y = np.where(rng.random(60) < 1 / (1 + np.exp(-2 * X[:, 0])), "yes", "no")
     >>> model = BayesianClassifier(draws=500, random_state=1).fit(X, y)
-    >>> model.predict([[3.0, 0.0], [-3.0, 0.0]]).tolist()
+    >>> model.predict([[3.0, 0.0, 0.0], [-3.0, 0.0, 0.0]]).tolist()
     ['yes', 'no']
     >>> model.result_.health().ok
     True
@@ -120,9 +120,11 @@ class BayesianClassifier(ClassifierMixin, Estimator):
 
         >>> import numpy as np
         >>> from sgmcmc.sklearn import BayesianClassifier
-        >>> X, y = np.arange(40.0)[:, None], np.arange(40) % 8 > 3
-        >>> BayesianClassifier(draws=500, random_state=1).fit(X, y).predict_interval([[20.0]]).round(1).tolist()
-        [[[0.4, 0.6], [0.4, 0.6]]]
+        >>> X = np.random.default_rng(0).normal(size=(60, 3))
+        >>> model = BayesianClassifier(draws=500, random_state=1).fit(X, X[:, 0] + X[:, 1] ** 2 > 1)
+        >>> lower, upper = model.predict_interval(X[:1])[0, 1]
+        >>> bool(lower < model.predict_proba(X[:1])[0, 1] < upper)
+        True
         """
         tails = tails_of(level)
         X = self._features(X)
