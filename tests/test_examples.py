@@ -89,14 +89,14 @@ def equinox_network(found, printed):
 
 @check
 def own_sampler(found, printed):
-    assert all(report.ok for report in found["reports"].values())
+    assert found["report"].ok
+    assert found["exact"] < 1e-10
+    assert found["control"] > 0.5
+    assert len((FOLDER / "own_sampler.py").read_text().splitlines()) < 60
     table = found["out"].summary()
     assert (np.abs(table["mean"] - found["truth"]) < 4.5 * table["sd"]).all()  # the truth is that of 10,000 rows' posterior
     assert (table["r_hat"] < 1.02).all()
-    strength = np.asarray(found["out"].final_state.estimator["strength"])
-    assert strength.shape == (4,)  # every chain has learnt its own,
-    assert ((strength > 0.9) & (strength < 1)).all()  # which near the mode is almost all
-    assert printed.count("\nlaw ") == 2
+    assert "\nlaw " in printed
 
 
 @pytest.mark.parametrize("file", CHECKS)

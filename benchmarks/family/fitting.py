@@ -20,6 +20,9 @@ CHAINS, DRAWS = 8, 2000
 ALLOWED = 0.1
 """The bias that all may have: of a mean in standard deviations, of a standard deviation in parts of it."""
 
+MOST_REMEMBERED = 50_000_000
+"""Numbers in a table of all rows' gradients."""
+
 FEWEST = 100
 """Effective draws by which that can be told."""
 
@@ -29,6 +32,8 @@ def best(name: str, target: Target, share: float) -> dict[str, Any]:
     entry = SAMPLERS[name]
     if entry.needs_mode and not target.has_mode:
         return {"outcome": "needs a mode"}
+    if entry.remembers and CHAINS * target.n_rows * len(target.mean) > MOST_REMEMBERED:
+        return {"outcome": "table too large"}
     tried = [attempt(entry, target, eps, share) for eps in STEPS]
     right = [one for one in tried if one["bias"] <= ALLOWED and one["size"] >= FEWEST]
     told = {"tried": tried}

@@ -40,10 +40,11 @@ data are missing.
 ## At equal bias
 
 {CHAINS} chains each, with the same number of rows to look at. Of {len(STEPS)} step sizes a sampler is given the one whose
-effective draws are cheapest among those that are right: no mean further than {ALLOWED:g} standard deviations from the truth and no standard
-deviation further than {ALLOWED:.0%}, beyond two standard errors, and at least {FEWEST} effective draws of the slowest number.
-The table has thousands of row gradients for an effective draw of that number, and in brackets the seconds for 1,000 of them. "off" says how far
-off the least wrong step size was, in standard deviations; "too slow" that none gave {FEWEST} effective draws that were right.
+effective draws are cheapest among those that are right: no mean further than {ALLOWED:g} standard deviations from the truth and
+no standard deviation further than {ALLOWED:.0%}, beyond two standard errors, and at least {FEWEST} effective draws of the
+slowest number. The table has thousands of row gradients for an effective draw of that number, and in brackets the seconds for
+1,000 of them. "off" says how far off the least wrong step size was, in standard deviations; "too slow"
+that none gave {FEWEST} effective draws that were right.
 
 - *Gaussian*: ten means, of precisions from 1 to 10,000 a row; 1,000 rows, 50 in a minibatch.
 - *Funnel*: a log scale v ~ N(0, 3²) and nine numbers N(0, e^v); the moments are those of v.

@@ -36,6 +36,8 @@ class Entry:
     parts: Callable[[int], dict[str, Any]]
     """From the iterations of burn-in to dynamics, gradient and the like."""
     needs_mode: bool = False
+    remembers: bool = False
+    """Whether it carries a gradient for each row."""
     steps: Callable[[float], Any] = field(default=float)
     """From a step size to one that changes."""
 
@@ -48,7 +50,7 @@ SAMPLERS: dict[str, Entry] = {
     "SGLD": plain(Langevin()),
     "SGLD, control variates": Entry(lambda n, _: 2 * n, lambda _: {"gradient": "control-variates"}, needs_mode=True),
     "SGLD, SVRG": Entry(lambda n, N: 2 * n + N / -(-N // n), lambda _: {"gradient": SVRG()}),
-    "SGLD, SAGA": Entry(lambda n, _: n, lambda _: {"gradient": SAGA()}),
+    "SGLD, SAGA": Entry(lambda n, _: n, lambda _: {"gradient": SAGA()}, remembers=True),
     "RMS Langevin": Entry(lambda n, _: n, lambda burn_in: {"dynamics": RMSLangevin(freeze=burn_in)}),
     "Barker": plain(Barker()),
     "SGHMC": plain(SymmetricHamiltonian(L=5), 5),

@@ -19,14 +19,15 @@ from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
 from sgmcmc.algorithms.gradients.second_order import SecondOrder
 from sgmcmc.algorithms.gradients.svrg import SVRG
-from sgmcmc.algorithms.kernel import Dynamics, Estimate, Estimator, Motion, Passes
+from sgmcmc.algorithms.kernel import Dynamics, Estimate, Estimator, Kernel, Motion, Passes
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.steps import CosineCycles, PolynomialDecay, Steps, WarmUp
 from sgmcmc.rows.importance import Importance
 
 __all__ = [
     "BAOA", "OBABO", "SAGA", "SVRG", "Barker", "Centre", "ControlVariate", "CosineCycles", "Dynamics", "Estimate", "Estimator",
-    "Importance", "Langevin", "MetropolisHamiltonian", "Minibatch", "Motion", "NoseHoover", "PaperHamiltonian", "Passes",
-    "PersistentHamiltonian", "PolynomialDecay", "Posterior", "PreconditionedLangevin", "RMSLangevin", "ReplicaExchange",
-    "SecondOrder", "Steps", "SymmetricHamiltonian", "SymmetricNoseHoover", "WarmUp", "momentum", "rescale_momentum",
+    "Importance", "Kernel", "Langevin", "MetropolisHamiltonian", "Minibatch", "Motion", "NoseHoover", "PaperHamiltonian",
+    "Passes", "PersistentHamiltonian", "PolynomialDecay", "Posterior", "PreconditionedLangevin", "RMSLangevin",
+    "ReplicaExchange", "SecondOrder", "Steps", "SymmetricHamiltonian", "SymmetricNoseHoover", "WarmUp", "momentum",
+    "rescale_momentum",
 ]  # fmt: skip

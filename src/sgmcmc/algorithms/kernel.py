@@ -216,7 +216,17 @@ steps, random estimates."""
 
 @dataclass(frozen=True)
 class Kernel:
-    """A sampler without its data: how gradients are estimated and what the chain does with them."""
+    """A sampler without its data: how gradients are estimated and what the chain does with them.
+
+    As it stands, an iteration is the leaps of its dynamics. A dynamics whose `kernel` returns another does more.
+
+    >>> import sgmcmc
+    >>> from sgmcmc.algorithms import MetropolisHamiltonian
+    >>> sampler = sgmcmc.sampler_setup(lambda x, rows: -(rows["y"] * x**2).sum(), {"y": [1.0, 2.0]}, 0.0, 0.1,
+    ...                                dynamics=MetropolisHamiltonian(L=3), minibatch_size=2)
+    >>> sampler.kernel.batches  # one for each leap, and one for the test
+    4
+    """
 
     posterior: Posterior
     estimator: Estimator
