@@ -1,8 +1,9 @@
-"""A posterior with two modes: which of them do chains of `sgld` visit?
+"""A posterior with two modes: which of them do chains of `sgld` visit, and which do those that swap with hotter copies?
 
 A mixture of two normals in the plane with unknown means (section 6.1 of the article on the R package). Swapping theta1 and
 theta2 changes nothing, so the posterior of theta1 is the same on both sides and a chain that explores it all spends half its
-time on each. The components are the article's, so close together that the modes touch, and two that are further apart.
+time on each. The components are the article's, so close together that the modes touch, and two that are further apart. Those
+take replica exchange: copies at nine temperatures, of which the hottest crosses freely, and neighbours that swap places.
 """
 
 import argparse
@@ -14,7 +15,9 @@ from matplotlib.figure import Figure
 from scipy.ndimage import gaussian_filter
 
 import sgmcmc
+from sgmcmc.algorithms import OBABO, ReplicaExchange
 
+N_COPIES = 9
 BLUE, ORANGE = "#0072B2", "#E69F00"  # told apart by colour-blind readers too
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -92,6 +95,16 @@ for axes, distance in zip(panels, (0.1, 1.0), strict=True):
     axes.set(xlabel="theta1[0]", ylabel="theta1[1]", aspect="equal", xlim=edges[0][[0, -1]], ylim=edges[1][[0, -1]])
     axes.set_title(f"Means ({distance:g}, {distance:g}) apart: {crossings[distance].sum():,} crossings")
     axes.spines[["top", "right"]].set_visible(False)
+print(f"\nmeans (1, 1) apart, with copies at {N_COPIES} temperatures:")
+start = {"theta1": corner[0], "theta2": corner[-1]}  # all four on the left
+hot = ReplicaExchange(tuple(1.6 ** np.arange(N_COPIES)), OBABO(alpha=0.2), every=2)
+sampler = sgmcmc.sampler_setup(
+    log_lik, {"X": X}, start, 5e-4, log_prior=log_prior, dynamics=hot, minibatch_size=500, rows="window", name="replica exchange"
+)
+swapped = sampler.run(sampler.init(seed=2, n_chains=4), n_iters, burn_in=500)
+right = swapped["theta1"][..., 0] > swapped["theta2"][..., 0]
+exchanged, exchanges = right.mean(axis=1), np.abs(np.diff(right.astype(int))).sum(axis=1)
+print(f"  all four from the left  {', '.join(f'{share:.0%}' for share in exchanged)}, {exchanges.sum():,} crossings")
 handles, labels = panels[0].get_legend_handles_labels()
 for line in figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, markerscale=4).get_lines():
     line.set_alpha(1)

@@ -67,6 +67,8 @@ def gaussian_mixture(found, printed):
     assert found["crossings"][1.0].sum() == 0
     np.testing.assert_array_equal(found["shares"][1.0], [0, 0, 1, 1])
     assert "No chain has seen the other mode" in printed
+    assert (found["exchanges"] > 50).all()
+    assert abs(found["exchanged"].mean() - 0.5) < 4 * found["exchanged"].std(ddof=1) / 2  # of four chains
 
 
 @check

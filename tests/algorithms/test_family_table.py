@@ -1,4 +1,4 @@
-"""The command that compares exact laws with the formulas: digits for a pair that carries much, and none where a formula is wrong."""
+"""The command that compares exact laws with the formulas: digits for a pair that carries much, none where a formula is wrong."""
 
 from __future__ import annotations
 
