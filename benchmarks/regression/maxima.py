@@ -12,8 +12,8 @@ from jax.flatten_util import ravel_pytree
 
 from benchmarks.regression.frames import TERMS, frame_of
 from sgmcmc.models.regression import predictor as functions
+from sgmcmc.models.regression.building import build_design, core_of
 from sgmcmc.models.regression.families import find_family
-from sgmcmc.models.regression.glm import build_design, core_of
 from sgmcmc.models.regression.report import reported
 from sgmcmc.models.regression.storing import in_memory
 from sgmcmc.problem.posterior import make_transform

@@ -13,12 +13,12 @@ from typing import Any as _Any
 from sgmcmc import algorithms, data
 from sgmcmc.algorithms.gibbs import Gibbs
 from sgmcmc.algorithms.gradients.latent import Latent
-from sgmcmc.checkpoints.reading import load
 from sgmcmc.core.errors import DivergenceError, InputError, SgmcmcError, SgmcmcWarning
 from sgmcmc.core.late_modules import name_modules as _name_modules
 from sgmcmc.core.trees import Batch, State
 from sgmcmc.data.datasets import get_dataset, train_test_split
 from sgmcmc.models.bridge import from_numpyro
+from sgmcmc.models.loading import load
 from sgmcmc.models.regression.glm import glm
 from sgmcmc.models.regression.result import Regression
 from sgmcmc.problem.model import Model

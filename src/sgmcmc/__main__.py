@@ -1,4 +1,5 @@
-"""The command `sgmcmc`: a demonstration, data to folders of rows, pages about runs, and versions. `python -m sgmcmc` is the same.
+"""The command `sgmcmc`: regressions and their predictions, data to folders of rows, pages about runs, a demonstration, versions.
+`python -m sgmcmc` is the same.
 
 The demonstration is a logistic regression on a million rows: data made on the spot, sampled by `sgmcmc.sample`, compared with the
 truth.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +37,9 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: click.echo(f"sgmcmc: {message}", err=True)
+                return super().invoke(ctx)
         except (sgmcmc.SgmcmcError, OSError) as error:
             click.echo(f"sgmcmc: {error}", err=True)
             ctx.exit(1)
@@ -47,7 +51,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog="More: sgmcmc COMMAND --help.")
 @click.version_option(installed("sgmcmc"), "-V", "--version", message="sgmcmc %(version)s")
 def main() -> None:
-    """Stochastic gradient MCMC: a demonstration, data to folders of rows, pages about runs, and what is installed."""
+    """Stochastic gradient MCMC: regressions by formula, folders of rows, pages about runs, a demonstration."""
 
 
 @main.command()
@@ -56,7 +60,82 @@ def version() -> None:
     click.echo(f"sgmcmc {installed('sgmcmc')}, JAX {installed('jax')}, Python {sys.version.split()[0]}")
 
 
-@main.command()
+@main.command(name="fit", short_help="A regression by formula, from files to a folder.")
+@click.argument("formula")
+@click.argument("frame", nargs=-1, required=True)
+@click.option("--out", "run", type=click.Path(file_okay=False, path_type=Path), required=True,
+              help="The folder of the run: draws, formula, and the page report.html.")  # fmt: skip
+@click.option("--family", default="gaussian", show_default=True, help="Such as bernoulli, poisson, gamma or weibull.")
+@click.option("--link", help="Where the family has more than one.")
+@click.option("--missing", multiple=True, metavar="drop|COLUMN=VALUE", help="What to do about missing values: drop such rows, or "
+              "what goes in their place, such as age=median or region=unknown. May be given several times.")  # fmt: skip
+@click.option("--prior", multiple=True, metavar="NAME=LAW", help="Such as 'age=Normal(0, 0.1)' or 'sd(region)=HalfNormal(0.5)', "
+              "on the scale of the columns. May be given several times.")  # fmt: skip
+@click.option("--levels", multiple=True, metavar="COLUMN=A,B,...", help="Levels in their order, the baseline first.")
+@click.option("--weights", help="A column that says how often each row counts.")
+@click.option("--draws", type=click.IntRange(20), default=2_500, show_default=True, help="Draws of each chain.")
+@click.option("--chains", type=click.IntRange(1), default=4, show_default=True, help="Chains.")
+@click.option("--target-ess", type=click.IntRange(1), help="Go on until every number is worth so many independent draws.")
+@click.option("--engine", default="auto", show_default=True, help="auto, nuts or sgmcmc.")
+@click.option("--seed", type=click.IntRange(0), help="By default one is drawn and kept.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+def fit_(
+    formula: str, frame: tuple[str, ...], run: Path, missing: tuple[str, ...], prior: tuple[str, ...], levels: tuple[str, ...],
+    quiet: bool, **told: Any,
+) -> None:  # fmt: skip
+    """The regression FORMULA of FRAME (CSV, Parquet or Arrow files of any size), kept in a folder.
+
+    The same command again goes on where it was, or has its draws at once.
+
+    \b
+    Examples:
+      sgmcmc fit "y ~ age + (1 | region)" claims.parquet --family bernoulli --out run/
+      sgmcmc fit "claims ~ age + offset(log(years))" claims-*.csv --family poisson --missing age=median --out run/
+    """
+    from sgmcmc.models.regression import told as words
+
+    fit = sgmcmc.glm(
+        formula, words.files(frame), missing=words.missing(missing), priors=words.priors(prior), levels=words.levels(levels),
+        checkpoint=run, progress=not quiet, **told,
+    )  # fmt: skip
+    page = fit.report(run / "report.html", formula)
+    if not quiet:
+        click.echo(f"{words.summary(fit)}\n\n{fit.decisions}\n\n{fit.health()}\n\n{page}: {verdict_of(fit)}")
+
+
+@main.command(short_help="Predictions of a regression for the rows of files.")
+@click.argument("run", type=click.Path(exists=True, path_type=Path))
+@click.argument("frame", nargs=-1, required=True)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, help="A .parquet or .csv file.")
+@click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.9, show_default=True,
+              help="How much the interval holds.")  # fmt: skip
+@click.option("--of", type=click.Choice(["outcome", "mean"]), help="What the interval is of: single outcomes, or their mean. By "
+              "default outcomes where these are numbers, and the probability where they are classes or 0 and 1.")  # fmt: skip
+@click.option("--keep", metavar="COLUMN,...", help="Columns of FRAME that go into the file too.")
+@click.option("--draws", type=click.IntRange(20), default=500, show_default=True, help="So many of the draws.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of outcomes and of new levels.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+def predict(run: Path, frame: tuple[str, ...], out: Path, keep: str | None, quiet: bool, **told: Any) -> None:
+    """Mean and interval for every row of FRAME by the regression RUN, a folder that fit made or a file that fit.save made.
+
+    \b
+    Examples:
+      sgmcmc predict run/ new.csv --out predictions.parquet
+      sgmcmc predict run/ new.parquet --keep policy --of mean --out predictions.csv
+    """
+    from sgmcmc.models.regression import told as words
+    from sgmcmc.models.regression.streaming import predictions_to_file
+
+    fit = sgmcmc.load(run)
+    if not isinstance(fit, sgmcmc.Regression):
+        raise sgmcmc.InputError(f"{run} is no regression; expected what sgmcmc fit, or glm with checkpoint=, has made")
+    kept = keep.split(",") if keep else []
+    count = predictions_to_file(fit, words.files(frame), out, keep=kept, progress=not quiet, **told)
+    if not quiet:
+        click.echo(f"{out}: {count:,} rows")
+
+
+@main.command(short_help="Files to a folder of rows that samplers read from.")
 @click.argument("source", nargs=-1, required=True)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--columns", multiple=True, metavar="ARRAY=COLUMN,...", help="Which columns make which array, such as X=age,dose; "
@@ -101,7 +180,7 @@ def chosen_columns(told: tuple[str, ...]) -> dict[str, Any] | None:
     return chosen or None
 
 
-@main.command()
+@main.command(short_help="A page about a run, also while it goes on.")
 @click.argument("run", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="The page; by default the name of the run, with .html."

@@ -1,4 +1,4 @@
-"""Reading the folder of a checkpointed run, by the process that goes on with it or by any other, and `load`."""
+"""Reading the folder of a checkpointed run, by the process that goes on with it or by any other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from sgmcmc.core.errors import InputError, SgmcmcError, warn
 from sgmcmc.core.files import DamagedFileError, replacing
 from sgmcmc.core.trees import PyTree
 from sgmcmc.problem.model import Model
-from sgmcmc.results.after.reading import read_result
 from sgmcmc.results.packing import unpack
 from sgmcmc.results.result import Record, Result, assemble
 
@@ -29,6 +28,9 @@ STATE, PREVIOUS, DAMAGED = "state.npz", "state.previous.npz", "state.damaged.npz
 STAGE, DRAWS = "stage-", ".draws"
 WEIGHTS = "weights of the draws"
 """The file of what each draw counts for, where they do not count the same."""
+
+BESIDE = "beside"
+"""The stage of what a model has kept with its run."""
 
 TRIES, PAUSE = 20, 0.05
 """How often, and after how many seconds, a reader looks again at files that do not fit together."""
@@ -53,25 +55,8 @@ class Reading:
     parts: dict[str, Reading]
 
 
-def load(path: str | Path, model: Model | None = None) -> Result:
-    """The result that `fit.save(path)` wrote, or the result so far of a run with `checkpoint=path`, also while it runs; the model
-    and the data are not needed.
-
-    The draws of a run stay on disk until they are used. Parameters in nodes other than dicts, lists and tuples come as dicts by
-    name. A `model` is put into the result, for what needs one after the fit: predictions, checks, leave-one-out.
-
-    >>> import tempfile, numpy as np, sgmcmc
-    >>> log_lik = lambda params, batch: -0.5 * ((batch["x"] - params["mu"]) ** 2).sum()
-    >>> folder = tempfile.mkdtemp()
-    >>> out = sgmcmc.sgld(log_lik, {"x": np.zeros(100)}, {"mu": 0.0}, 1e-2, minibatch_size=10, n_iters=500, seed=1,
-    ...                   checkpoint=folder)
-    >>> bool((sgmcmc.load(folder)["mu"] == out["mu"]).all())
-    True
-    """
-    if Path(path).expanduser().is_file():
-        return read_result(Path(path).expanduser(), model)
-    reading = read(path)
-    # Of a run that began anew, the last beginning that made draws.
+def result_of(reading: Reading, model: Model | None = None) -> Result:
+    """What a run has so far: of one that began anew, that of the last beginning that made draws."""
     begun = [part for _, part in sorted(reading.parts.items()) if part.last is not None]
     drawn = [part for part in begun if part.last is not None and any(part.last.n_draws.values())]
     reading = (drawn or begun or [reading])[-1]

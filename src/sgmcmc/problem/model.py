@@ -64,6 +64,7 @@ class Model:
         deterministic: `deterministic(params)`: what follows from the parameters, by name: `Result.deterministic` has its draws.
         loc_scale: `loc_scale(params)`: by name, location and scale of the prior of parameters for which other parameters tell
             these, `{"u": (params["mu"], params["tau"])}`: where chains do not come to terms with them, `sample` moves others.
+        beside: what the folder of a run of `sample` keeps beside the draws: a tree of arrays, numbers and text.
 
     >>> import jax, numpy as np, sgmcmc
     >>> model = sgmcmc.Model(
@@ -91,6 +92,7 @@ class Model:
     draw_prior: DrawPrior | None = field(default=None, repr=False)
     deterministic: Deterministic | None = field(default=None, repr=False)
     loc_scale: LocScale | None = field(default=None, repr=False)
+    beside: PyTree = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         columns = ", ".join(self.dataset) if isinstance(self.dataset, Mapping) else str(self.dataset)

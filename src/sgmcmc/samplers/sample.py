@@ -12,6 +12,7 @@ import numpy as np
 
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.checkpoints.places import Place, check_keeps
+from sgmcmc.checkpoints.reading import BESIDE
 from sgmcmc.core.checks import Progress, as_key, check_choice, check_count, check_progress
 from sgmcmc.core.errors import DivergenceError, InputError, warn
 from sgmcmc.core.names import Coords, Dims
@@ -147,6 +148,8 @@ def sample(
         return problem.identity(asked if keep is None else asked | beside.texts(problem.shapes))
 
     with open_place(checkpoint, identity, seed, problem.shapes, allow_version_change=allow_version_change) as place:
+        if model.beside is not None:
+            place.stage(BESIDE, lambda: model.beside)
         sampling = _Sampling(problem, draws, chains, target_ess, engine, place, progress, keep, blocks)
         result = _within_limits(sampling.settled(), problem.posterior)
     _warn(result)

@@ -11,9 +11,9 @@ import sgmcmc
 from sgmcmc.core.errors import InputError
 from sgmcmc.models.regression import facts as facts_module
 from sgmcmc.models.regression import sources, storing
+from sgmcmc.models.regression.building import build_design, core_of
 from sgmcmc.models.regression.families import find_family
 from sgmcmc.models.regression.formula import parse
-from sgmcmc.models.regression.glm import build_design, core_of
 from sgmcmc.models.regression.storing import in_memory
 
 N = 400

@@ -7,8 +7,8 @@ import pytest
 
 import sgmcmc
 from sgmcmc.core.names import Names
+from sgmcmc.models.regression.building import build_design, core_of
 from sgmcmc.models.regression.families import find_family
-from sgmcmc.models.regression.glm import build_design, core_of
 from sgmcmc.models.regression.priors import draw_prior, log_prior
 from sgmcmc.models.regression.report import reported
 from sgmcmc.models.regression.storing import in_memory

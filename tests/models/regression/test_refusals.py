@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import sgmcmc
+from sgmcmc.models.regression.building import build_design
 from sgmcmc.models.regression.families import find_family
-from sgmcmc.models.regression.glm import build_design
 from sgmcmc.models.regression.storing import in_memory
 
 N = 60

@@ -137,8 +137,8 @@ def test_what_is_no_such_file_is_said(file, tmp_path):
     with pytest.raises(DamagedFileError, match="its checksum does not fit"):
         sgmcmc.load(tmp_path / "bad")
     spec, arrays = read_arrays(file)
-    write_arrays(tmp_path / "newer", spec | {"version": 2}, arrays)
-    with pytest.raises(SgmcmcError, match="has format version 2, and this release of sgmcmc reads up to 1"):
+    write_arrays(tmp_path / "newer", spec | {"version": 3}, arrays)
+    with pytest.raises(SgmcmcError, match="has format version 3, and this release of sgmcmc reads up to 2"):
         sgmcmc.load(tmp_path / "newer")
     write_arrays(tmp_path / "stage", {"tree": {}}, [])
     with pytest.raises(sgmcmc.InputError, match=r"is no file that fit.save"):

@@ -132,9 +132,8 @@ class Design:
     def _trials(self, block: Frame, first_row: int) -> dict[str, np.ndarray]:
         return {"trials": self.response.trials(block, first_row)} if self.response.parsed.form == "proportion" else {}
 
-    def blocks(self, source: Source, outcome: bool = True) -> Iterator[Rows]:
+    def blocks(self, source: Source, outcome: bool = True, first_row: int = 0) -> Iterator[Rows]:
         """All rows of a source, without those that are dropped; of rows to predict none is dropped."""
-        first_row = 0
         for raw in source.blocks(list(self.needed if outcome else self.predicting(source.names))):
             drop = list(self.missing.drop)
             kept = raw[raw[drop].notna().all(axis=1)] if drop and outcome else raw

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 QUANTILES = (0.05, 0.5, 0.95)
 
 NUDGE = 0.05
-"""Standard deviations of a column by which it is moved to see a slope."""
+"""Standard deviations of a column by which it is moved to see a slope; never beyond its ends, where splines have no value."""
 
 MOST_COMPARED = 50
 """Levels that are compared unless they are named."""
@@ -82,8 +82,9 @@ def slopes(fit: Regression, column: str, draws: int) -> Frame:
     numbers = facts.kind(column) == NUMBER and (column,) not in facts.levels
     if numbers and not set(np.unique(facts.sample[column])) <= {0.0, 1.0}:
         step = NUDGE * (facts.columns[column].sd or 1.0)
-        ends = [averages(fit, facts.sample.assign(**{column: facts.sample[column] + way * step}), draws) for way in (1, -1)]
-        return _table(fit, column, (ends[0] - ends[1]) / (2 * step))
+        low = facts.sample[column].sub(step).clip(facts.columns[column].low, facts.columns[column].high - 2 * step)
+        ends = [averages(fit, facts.sample.assign(**{column: at}), draws) for at in (low, low + 2 * step)]
+        return _table(fit, column, (ends[1] - ends[0]) / (2 * step))
     table = compared(fit, column, None, draws).drop(columns="expected")
     kept = table[table["sd"] > 0]
     return kept.set_axis([f"{column}[{':'.join(map(str, np.atleast_1d(place)))}]" for place in kept.index])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sgmcmc.core.errors import InputError
+from sgmcmc.models.regression.expressions import check_expression
 from sgmcmc.models.regression.sources import Frame
 
 
@@ -69,6 +70,10 @@ def columns_of(expression: str, names: list[str], what: str, functions: Collecti
         tree = ast.parse(plain, mode="eval")
     except SyntaxError as error:
         raise InputError(f"{what} {expression!r} cannot be read: {error.msg}") from error
+    check_expression(tree, expression, what)
+    called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    if wrong := [name for name in called if name not in functions]:
+        raise unknown_name(wrong[0], names, what)
     used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     used = [name for name in used if name in columns or name not in functions]
     for name in used:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
-from sgmcmc.core.errors import InputError
+from sgmcmc.core.errors import InputError, describe
 from sgmcmc.models.regression.columns import DATE, Levels
 from sgmcmc.models.regression.facts import Facts
 from sgmcmc.models.regression.functions import DATE_FUNCTIONS, columns_of, unknown_name
@@ -25,6 +25,9 @@ MOST_SPREAD = 20
 
 OF_ORDER = ("lag",)
 """Functions of formulaic whose value depends on the rows before."""
+
+OF_CODINGS = "contrasts"
+"""What formulaic remembers of codings for people to look at; it makes them anew from the formula."""
 
 Made = TypeVar("Made")
 
@@ -74,6 +77,59 @@ class Matrix:
     def of(self, block: Frame, first_row: int = 0) -> np.ndarray:
         """The columns, standardised."""
         return (self.raw(block, first_row) - self.means) / self.scales
+
+    @classmethod
+    def read(cls, terms: list[Any], facts: Facts, told: Mapping[str, Any]) -> Matrix:
+        """Of these terms, as `written_matrix` wrote it: formulaic makes one row with what it had remembered."""
+        from formulaic import ModelSpec
+        from formulaic.materializers import NAAction
+        from formulaic.parser.types import Factor
+
+        keyed = keyed_levels(terms, facts)
+        state = {factor: (Factor.Kind(kind), _read_state(inside)) for factor, (kind, inside) in told["encoders"].items()}
+        spec = ModelSpec(
+            formulaic().formula.SimpleFormula(terms), na_action=NAAction.IGNORE, transform_state=_read_state(told["transforms"]),
+            encoder_state=state,
+        )  # fmt: skip
+        row = as_categories(facts.sample.iloc[:1], keyed)
+        made = _guarded(lambda: spec.get_model_matrix(row, context=CONTEXT), "formula")
+        columns = [str(name) for name in made.columns]
+        if columns != list(told["columns"]):
+            found = f"the formula makes the columns {', '.join(columns[:10])}, and the file has {', '.join(told['columns'][:10])}"
+            raise InputError(f"{found}; use the release of formulaic that wrote it")
+        keep = tuple(place for place, name in enumerate(columns) if name != "Intercept")
+        intercept = any(not factors_of(term) for term in terms)
+        names = tuple(pretty(columns[place]) for place in keep)
+        means, scales = (np.asarray(told[name], np.float64).reshape(len(keep)) for name in ("means", "scales"))
+        return cls(made.model_spec, intercept, _terms(made.model_spec, columns, keep), means, scales, keyed, names, keep)
+
+
+def written_matrix(matrix: Matrix) -> dict[str, Any]:
+    """What a matrix remembers, as numbers, text and arrays: of levels the order, from which formulaic makes the codings again."""
+    spec = matrix.spec
+    encoders = {factor: [kind.value, _written_state(inside, factor)] for factor, (kind, inside) in spec.encoder_state.items()}
+    columns = [name for one in spec.structure for name in one.columns]
+    told = {"encoders": encoders, "transforms": _written_state(dict(spec.transform_state), "formula"), "columns": columns}
+    return told | {"means": matrix.means, "scales": matrix.scales}
+
+
+def _written_state(state: Any, what: str) -> Any:
+    """What formulaic remembers of a transform; keys may be numbers."""
+    if isinstance(state, dict):
+        kept = {key: value for key, value in state.items() if key != OF_CODINGS}
+        return {"keys": list(kept), "values": [_written_state(value, str(key)) for key, value in kept.items()]}
+    if isinstance(state, list | tuple):
+        return [_written_state(value, what) for value in state]
+    state = state.item() if isinstance(state, np.generic) else state
+    if state is None or isinstance(state, bool | int | float | str | np.ndarray):
+        return state
+    raise InputError(f"{what} remembers {describe(state)}, which files cannot hold; use another transform")
+
+
+def _read_state(told: Any) -> Any:
+    if isinstance(told, dict):
+        return dict(zip(told["keys"], map(_read_state, told["values"]), strict=True))
+    return [_read_state(value) for value in told] if isinstance(told, list) else told
 
 
 CONTEXT: dict[str, Any] = dict(DATE_FUNCTIONS)
@@ -271,6 +327,12 @@ def _guarded(make: Callable[[], Made], what: str) -> Made:
     return made
 
 
+BEYOND = re.compile(r"Unable to evaluate factor `(bs\(.*)\)`\..*extend beyond")
+
+
 def _plain_words(error: Exception) -> str:
+    if found := BEYOND.match(str(error)):
+        spline = f"{found[1]}, extrapolation='extend')"
+        return f"{found[1]}) has no value beyond the ends of its column in the fit; drop such rows, or fit with {spline}"
     text = re.sub(r"\x1b\[[0-9;]*m|⧛\[?[0-9;]*m?|⧚", "", str(error))
     return " ".join(text.split()).rstrip(".")

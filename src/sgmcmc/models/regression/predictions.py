@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ OUTCOME, MEAN = OF = ("outcome", "mean")
 def predict(fit: Regression, new: Any, kind: str, of: str, options: dict[str, Any]) -> Any:
     """As `Regression.predict` says."""
     check_choice("of", of, OF)
+    if new is None and not fit.has_its_rows:
+        raise InputError("predict was given no rows, and this regression came without those of its fit; give predict a frame")
     inner, rows = (fit.inner, None) if new is None else encoded(fit, new, options.get("seed", 0))
     if inner.model is None:
         raise InputError("predict needs the model, which this result does not have")
@@ -32,7 +35,7 @@ def predict(fit: Regression, new: Any, kind: str, of: str, options: dict[str, An
     return inner.predict(rows, kind, **options)
 
 
-def encoded(fit: Regression, new: Any, seed: Any) -> tuple[Result, Rows]:
+def encoded(fit: Regression, new: Any, seed: Any, first_row: int = 0) -> tuple[Result, Rows]:
     """The rows of a frame, and the result with effects of the levels that it was not fitted to: drawn from the population."""
     source = find_source(new)
     design, inner = fit.design, fit.inner
@@ -41,8 +44,8 @@ def encoded(fit: Regression, new: Any, seed: Any) -> tuple[Result, Rows]:
         if fresh:
             design = _with_levels(design, number, fresh)
             draws: Any = inner.draws
-            inner = replace(inner, draws=draws | {group.effects.key: _drawn(draws, group, len(fresh), seed)})
-    parts = list(design.blocks(source, outcome=False))
+            inner = replace(inner, draws=draws | {group.effects.key: _drawn(draws, group, fresh, seed)})
+    parts = list(design.blocks(source, outcome=False, first_row=first_row))
     if not parts:
         raise InputError("the new frame has no rows; expected at least one")
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -72,12 +75,19 @@ def _with_levels(design: Design, number: int, fresh: list[str]) -> Design:
     return replace(design, varying=tuple(varying))
 
 
-def _drawn(draws: Any, group: Any, count: int, seed: Any) -> np.ndarray:
+def _entropy(of: Any) -> list[int]:
+    """Whole numbers for a generator: of the seed, and of a level, so that its effect is the same beside whatever other levels."""
+    digest = hashlib.blake2b(str(of).encode(), digest_size=16).digest()
+    return [int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)]
+
+
+def _drawn(draws: Any, group: Any, fresh: list[str], seed: Any) -> np.ndarray:
     """Effects for every draw, those of new groups after those that there are."""
     one = group.effects
     effects = np.asarray(draws[one.key])
-    rng = np.random.default_rng(seed if isinstance(seed, int) else None)
-    more = rng.standard_normal((*effects.shape[:2], count, *effects.shape[3:])).astype(effects.dtype)
+    shape = (*effects.shape[:2], *effects.shape[3:])
+    each = [np.random.default_rng([*_entropy(seed), *_entropy(label)]).standard_normal(shape) for label in fresh]
+    more = np.stack(each, axis=2).astype(effects.dtype)
     if one.centred:
         more = more @ np.swapaxes(np.asarray(draws[one.corr_key]), -1, -2) if one.correlated else more
         scale = np.asarray(draws[one.scale_key])

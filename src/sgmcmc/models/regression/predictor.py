@@ -142,6 +142,7 @@ def mean(predictor: Predictor, params: PyTree, rows: Rows) -> jax.Array:
 
 
 def simulate(predictor: Predictor, key: jax.Array, params: PyTree, rows: Rows) -> dict[str, jax.Array]:
-    """An outcome of every row."""
+    """An outcome of every row; whole numbers where outcomes are counts or classes, so that intervals of them are."""
     eta = predictor.eta(params, rows)
-    return {"y": predictor.outwards(predictor.family.simulate(key, predictor.link, eta, predictor.own(params), rows))}
+    made = predictor.outwards(predictor.family.simulate(key, predictor.link, eta, predictor.own(params), rows))
+    return {"y": made.astype(jnp.int32) if predictor.family.whole else made}

@@ -118,6 +118,8 @@ def loo(fit: Result, rows: int = 1000, *, draws: int = 1000, seed: int = 0, prog
     table = check_dataset(model.dataset)
     if isinstance(table, Stratum) and table.in_strata:
         raise InputError("loo got rows that are spread over processes; load the fit in one process, with a model of all rows")
+    if (fitted := fit.settings.get("n_rows", table.n_rows)) != table.n_rows:
+        raise InputError(f"loo has a model of {table.n_rows:,} rows, and the fit was of {fitted:,}; expected the rows of the fit")
     chosen = some_draws(fit, draws)
     count = len(jax.tree.leaves(chosen)[0])
     if count < FEWEST_DRAWS:

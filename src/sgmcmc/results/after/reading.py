@@ -9,7 +9,7 @@ from sgmcmc.core.array_files import read_arrays
 from sgmcmc.core.errors import InputError, SgmcmcError
 from sgmcmc.core.files import DamagedFileError
 from sgmcmc.core.names import Names
-from sgmcmc.core.trees import leaf_names
+from sgmcmc.core.trees import PyTree, leaf_names
 from sgmcmc.results.after.saving import FORMAT, VERSION
 from sgmcmc.results.packing import outline, unpack
 from sgmcmc.results.result import Result
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sgmcmc.problem.model import Model
 
 
-def read_result(path: Path, model: Model | None = None) -> Result:
-    """The result; with a `model`, parameters in trees like the model's, and the model in it."""
+def read_result(path: Path, model: Model | None = None) -> tuple[Result, PyTree]:
+    """The result; with a `model`, parameters in trees like the model's, and the model in it. And what was kept beside it."""
     try:
         spec, arrays = read_arrays(path)
     except DamagedFileError as error:
@@ -31,8 +31,9 @@ def read_result(path: Path, model: Model | None = None) -> Result:
         raise SgmcmcError(f"{found}; use the release that wrote it, or a newer one")
     tree = spec["tree"]
     found = unpack(tree, arrays, *_likes(tree["likes"], model, path))
+    beside = found.pop("beside", None)
     found |= {"names": Names.unpacked(found["names"]), "final_state": found.pop("state"), "model": model}
-    return Result(**found)
+    return Result(**found), beside
 
 
 def _likes(recorded: list[Any], model: Model | None, path: Path) -> list[Any]:

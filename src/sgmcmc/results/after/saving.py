@@ -15,19 +15,21 @@ from sgmcmc.results.packing import pack
 if TYPE_CHECKING:
     from sgmcmc.results.result import Result
 
-FORMAT, VERSION = "sgmcmc result", 1
+FORMAT, VERSION = "sgmcmc result", 2
+"""Version 2 has something beside the result; files without it are written as version 1, for every release."""
 
 
-def save(result: Result, path: str | os.PathLike[str]) -> None:
-    """As `Result.save` says."""
+def save(result: Result, path: str | os.PathLike[str], beside: PyTree = None) -> None:
+    """As `Result.save` says; with what is to be kept `beside` the result."""
     file = Path(path).expanduser()
     if file.is_dir() or not file.parent.is_dir():
         why = "a folder" if file.is_dir() else f"in a folder that is not there, {file.parent}"
         raise InputError(f"save got {str(path)!r}, which is {why}; expected the name of a file, such as 'fit.sgmcmc'")
     like = result.draws if result.draws is not None else getattr(result.final_state, "params", None)
-    tree, arrays = pack(contents(result, like), like)
+    whole = contents(result, like) | ({} if beside is None else {"beside": beside})
+    tree, arrays = pack(whole, like)
     try:
-        write_arrays(file, {"format": FORMAT, "version": VERSION, "tree": tree}, arrays)
+        write_arrays(file, {"format": FORMAT, "version": VERSION if beside is not None else 1, "tree": tree}, arrays)
     except OSError as error:
         raise SgmcmcError(f"{file} could not be written: {error.strerror or error}; save to another place") from error
 

@@ -83,6 +83,11 @@ class Family:
     said: str = field(default="", repr=False)
 
     @property
+    def whole(self) -> bool:
+        """Whether outcomes are whole numbers."""
+        return self.kind in ("count", "trials", "truth", "class", "order")
+
+    @property
     def classes(self) -> bool:
         """Whether a row has a linear predictor for each class but the first."""
         return self.kind == "class"
