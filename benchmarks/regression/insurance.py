@@ -1,7 +1,7 @@
-"""A portfolio of car insurance: from a frame with strings, dates as text, missing values and exposures to a report and predictions.
+"""A portfolio of car insurance: a frame with strings, dates as text, missing values and exposures, to report and predictions.
 
-The reference posterior is NumPyro's NUTS in double precision, the model written a second time. Ages are whole years, so that claims and
-exposures summed over policies of equal age, fuel, year and region are all that the likelihood knows.
+The reference posterior is NumPyro's NUTS in double precision, the model written a second time. Ages are whole years, so that
+claims and exposures summed over policies of equal age, fuel, year and region are all that the likelihood knows.
 """
 
 from __future__ import annotations
