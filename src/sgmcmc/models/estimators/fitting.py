@@ -177,7 +177,8 @@ class Task:
             y = self.core.shift + self.core.scale * rows["y"].astype(np.float64)
             rows |= {STANDARD: rows["y"], "y": y.astype(rows["y"].dtype)}
         told = self._filling() + found.decisions
-        return Fit.of(replace(found, draws=draws, model=self.core.model(rows, self.priors), decisions=told), self.core)
+        given = {"draws": draws, "model": self.core.model(rows, self.priors), "decisions": told}
+        return Fit.of(replace(found, **given, settings=found.settings | {"n_rows": self.count}), self.core)
 
     def _filling(self) -> Decisions:
         made = len(self.rows["x"])
