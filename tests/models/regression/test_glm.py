@@ -151,6 +151,22 @@ def test_likelihoods_are_those_of_what_is_reported(frame):
     assert -1 <= shown["corr(1,age|region)"][0] <= 1
 
 
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("formula", ["cost ~ 0 + age", "cost ~ 0 + age + region"])
+def test_without_an_intercept_nothing_stands_in_for_it(frame, formula):
+    """No coefficients, no mean, whatever that of the outcome."""
+    family, link = find_family("gaussian")
+    design, source = build_design(formula, frame, family, link)
+    core, rows = core_of(design, family, link), in_memory(design, source)
+    params = draw_prior(core.priors(), jax.random.key(0))
+    shown, _ = reported(core, jax.tree.map(lambda x: np.asarray(x)[None], params))
+    eta = shown["age"][0] * frame.age.to_numpy()
+    if "region" in formula:
+        eta = eta + shown["region"][0] @ [frame.region == level for level in ("North", "South", "West")]
+    expected = sgmcmc.distributions.Normal(eta, shown["sigma"][0]).log_prob(frame.cost.to_numpy())
+    np.testing.assert_allclose(core.model(rows, core.priors()).log_lik(params, rows), expected, rtol=1e-8)
+
+
 @pytest.fixture(scope="module")
 def hierarchy():
     """Few rows of each group, so that effects are written as multiples of their scale."""

@@ -39,8 +39,8 @@ def build_design(
     facts = replace(facts, sample=told.filled(facts.sample), corners=told.filled(facts.corners))
     if family.ordered:
         check_order(parsed.outcome.strip("`"), facts, parsed.outcome in order)
-    response = find_response(parsed, family, link, facts)
     matrix, coded = common_parts(terms, facts, spread=not family.classes)
+    response = find_response(parsed, family, link, facts, matrix.intercept)
     _check_suits(family, matrix.intercept, parsed)
     varying = varying_parts(parsed.groupings, facts)
     design = Design(matrix, coded, varying, parsed.offsets, response, weights, told, facts, tuple(needed), tuple(observed))

@@ -122,8 +122,8 @@ def _refuse(bad: np.ndarray, values: np.ndarray, first_row: int, name: str, why:
         raise InputError(f"{name!r} is {values[row]:.6g} in row {first_row + row + 1}; {why}")
 
 
-def find_response(parsed: Parsed, family: Family, link: str, facts: Facts) -> Response:
-    """The outcome as the family wants it, with its mean and spread."""
+def find_response(parsed: Parsed, family: Family, link: str, facts: Facts, intercept: bool) -> Response:
+    """The outcome as the family wants it, with its mean and spread; an `intercept` makes up for a mean that is taken off."""
     _check_form(parsed, family)
     response = Response(parsed, family, _levels(parsed, family, facts))
     found = _of_sample(response, facts)
@@ -132,7 +132,7 @@ def find_response(parsed: Parsed, family: Family, link: str, facts: Facts) -> Re
         shares = np.bincount(y.astype(int), minlength=response.classes) / len(y)
         return Response(parsed, family, response.levels, outcome=Outcome(0.0, 1.0, tuple(np.maximum(shares, 1e-6).tolist())))
     if family.scaled and link == "identity":
-        return _standardised(response, y)
+        return _standardised(response, y, intercept)
     mean = float(y.sum() / found["trials"].sum()) if "trials" in found else float(y.mean())
     sd = float(y.std()) or 1.0
     return Response(parsed, family, response.levels, outcome=Outcome(_inside(mean, family, len(y)), sd))
@@ -152,11 +152,12 @@ def _of_sample(response: Response, facts: Facts) -> Columns:
     return response.columns(rows[kept]) if kept.any() else {"y": np.ones(1), "trials": np.ones(1)}
 
 
-def _standardised(response: Response, y: np.ndarray) -> Response:
+def _standardised(response: Response, y: np.ndarray, intercept: bool) -> Response:
     sd = float(y.std())
     if sd <= 1e-12 * abs(float(y.mean())):
         raise InputError(f"{response.parsed.outcome!r} is {y[0]:.6g} in all rows; expected an outcome that varies")
-    return Response(response.parsed, response.family, None, float(y.mean()), sd, Outcome(0.0, 1.0))
+    shift, scale = (float(y.mean()), sd) if intercept else (0.0, float(np.sqrt(np.mean(y**2))))
+    return Response(response.parsed, response.family, None, shift, scale, Outcome(0.0, 1.0))
 
 
 def _inside(mean: float, family: Family, count: int) -> float:
