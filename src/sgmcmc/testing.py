@@ -107,6 +107,7 @@ def check_sampler(
     variance: float = 1.0,
     stepsize: float | None = None,
     n_iters: int = 1000,
+    positive: bool = False,
     progress: Progress = True,
     **options: Any,
 ) -> Report:
@@ -129,6 +130,8 @@ def check_sampler(
         variance: what its variance is in posterior variances as steps become small; 1 for all but schemes known to be biased.
         stepsize: the step size to use, in posterior variances; chosen when left out.
         n_iters: iterations in which the chains of `law` and `apart` are to reach their law; as many follow, and are looked at.
+        positive: whether its dynamics move positive numbers, as `SCIR` does: then the posteriors are of counts, in probabilities
+            and rates, and `law` is that on a Gamma posterior.
         progress: True shows a bar, False nothing; a function is called with the figures.
         **options: handed on to `setup`. The datasets have 12 rows, and minibatches 4 or 6.
 
@@ -154,8 +157,10 @@ def check_sampler(
     if not callable(setup):
         raise InputError(f"setup is {describe(setup)}; expected a function such as sgmcmc.sgld_setup")
     check_count("n_iters", n_iters)
+    check_choice("positive", positive, (True, False))
     chosen = _chosen(checks)
-    bench = _Bench(setup, options, variance, stepsize, n_iters)
+    models = _of_counts() if positive else (_BENT, _GAUSSIAN)
+    bench = _Bench(setup, options, variance, stepsize, n_iters, positive, *models)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SgmcmcWarning)  # such as of draws from a warmup, which are not looked at
         name = bench.probe.name
@@ -214,7 +219,8 @@ def _expect(condition: Any, came: str) -> None:
 
 # The two posteriors, both tiny: one whose gradient is not linear, on a tree of parameters, for everything that is compared bit
 # by bit or minibatch by minibatch; and a conjugate Gaussian for the law. The parameters of the latter are one array, so that
-# what a dynamics has for each parameter is a number, as `sgmcmc.algorithms.laws` needs it.
+# what a dynamics has for each parameter is a number, as `sgmcmc.algorithms.laws` needs it. For positive numbers there are two of
+# counts in their place.
 
 
 @dataclass(frozen=True)
@@ -223,6 +229,11 @@ class _Model:
     dataset: Rows
     params: PyTree
     batch_size: int
+    options: dict[str, Any]
+    """Its prior and constraints."""
+    mean: float = np.nan
+    variance: float = np.nan
+    """Of the posterior, in every number, where they are known."""
 
 
 def _bent_log_lik(params: PyTree, batch: Rows) -> Any:
@@ -240,7 +251,7 @@ def _normal_prior(params: PyTree) -> Any:
 
 _RNG = np.random.default_rng(7)
 _BENT_ROWS = {"x": _RNG.normal(size=(N_ROWS, 2)), "y": _RNG.normal(size=N_ROWS) + 1}
-_BENT = _Model(_bent_log_lik, _BENT_ROWS, {"slope": np.zeros(2), "nest": {"level": 0.5}}, 4)
+_BENT = _Model(_bent_log_lik, _BENT_ROWS, {"slope": np.zeros(2), "nest": {"level": 0.5}}, 4, {"log_prior": _normal_prior})
 
 
 def _gaussian_rows() -> np.ndarray:
@@ -250,10 +261,45 @@ def _gaussian_rows() -> np.ndarray:
     return 1 + np.sqrt(N_ROWS - 1) * directions
 
 
-MEAN, PRECISION = N_ROWS / (N_ROWS + 1), N_ROWS + 1
-"""Of that posterior, in the user's units."""
+_GAUSSIAN = _Model(
+    _gaussian_log_lik,
+    {"x": _gaussian_rows()},
+    np.zeros(3),
+    6,
+    {"log_prior": _normal_prior},
+    N_ROWS / (N_ROWS + 1),
+    1 / (N_ROWS + 1),
+)
 
-_GAUSSIAN = _Model(_gaussian_log_lik, {"x": _gaussian_rows()}, np.zeros(3), 6)
+
+def _counted_log_lik(params: PyTree, batch: Rows) -> Any:
+    level = params["nest"]["level"]
+    return (batch["y"] * jnp.log(level * (batch["x"] @ params["share"])) - level / (2 * N_ROWS)).sum()
+
+
+def _counted_prior(params: PyTree) -> Any:
+    return jnp.log(params["nest"]["level"]) - params["nest"]["level"] / 2 - jnp.log(params["share"]).sum() / 2
+
+
+def _gamma_log_lik(params: PyTree, batch: Rows) -> Any:
+    return (batch["x"] * jnp.log(params) - params / (2 * N_ROWS)).sum()
+
+
+def _half(params: PyTree) -> Any:
+    return -0.5 * params.sum()
+
+
+def _of_counts() -> tuple[_Model, _Model]:
+    """The same for positive numbers: a simplex and a rate, and Gamma(10, 1) posteriors of three rates with nine counts each."""
+    from numpyro.distributions import constraints
+
+    within = {"share": constraints.simplex, "nest": {"level": constraints.positive}}
+    rows = {"x": np.random.default_rng(7).uniform(0.1, 1.0, (N_ROWS, 3)), "y": 1.0 + np.arange(N_ROWS) % 3}
+    start = {"share": np.full(3, 1 / 3), "nest": {"level": 20.0}}
+    counted = _Model(_counted_log_lik, rows, start, 4, {"log_prior": _counted_prior, "constraints": within})
+    nine = np.stack([np.roll(np.repeat([0.0, 1.0, 2.0], [6, 3, 3]), shift) for shift in (0, 4, 8)], axis=1)
+    prior = {"log_prior": _half, "constraints": {"params": constraints.positive}}
+    return counted, _Model(_gamma_log_lik, {"x": nine}, np.full(3, 10.0), 6, prior, 10.0, 10.0)
 
 
 @dataclass(eq=False)
@@ -265,6 +311,9 @@ class _Bench:
     variance: float
     stepsize: float | None
     n_iters: int
+    positive: bool
+    bent: _Model
+    known: _Model
     traces: deque[None] = field(default_factory=deque)
     """As long as log likelihoods were traced often. What is compiled knows a deque as itself, not by what is in it: a function
     that counts stays the same function."""
@@ -277,7 +326,7 @@ class _Bench:
             traces.append(None)
             return of_model(params, batch)
 
-        usual = {"log_prior": _normal_prior, "minibatch_size": model.batch_size, "progress": False}
+        usual = {**model.options, "minibatch_size": model.batch_size, "progress": False}
         sampler = self.setup(log_lik, model.dataset, model.params, stepsize, **{**usual, **self.options, **more})
         if not isinstance(sampler, Sampler):
             raise InputError(f"setup returned {describe(sampler)}; expected a Sampler, as sgmcmc.sampler_setup makes them")
@@ -285,19 +334,21 @@ class _Bench:
 
     @cached_property
     def probe(self) -> Sampler:
-        """The sampler on the Gaussian, to see what it is made of."""
-        return self.make(_GAUSSIAN, 1e-6)
+        """The sampler on the posterior that is known, to see what it is made of."""
+        return self.make(self.known, 1e-6)
 
     @cached_property
     def usual_step(self) -> float:
         """The step size of most runs, in the units of what moves."""
-        sampler = self.make(_BENT, 1e-6)
-        curvatures = np.linalg.eigvalsh(_precision(sampler, sampler.init(seed=1, progress=False), _BENT))
+        if self.positive:
+            return self.stepsize or SMALL_STEP
+        sampler = self.make(self.bent, 1e-6)
+        curvatures = np.linalg.eigvalsh(_precision(sampler, sampler.init(seed=1, progress=False), self.bent))
         return (self.stepsize or SMALL_STEP) / float(curvatures[-1])
 
     @cached_property
     def sampler(self) -> Sampler:
-        return self.make(_BENT, self.usual_step)
+        return self.make(self.bent, self.usual_step)
 
     @cached_property
     def state(self) -> State:
@@ -323,8 +374,8 @@ class _Bench:
 
     @cached_property
     def many(self) -> np.ndarray:
-        """Draws of many chains on the Gaussian: axes chain, look, number."""
-        sampler = self.make(_GAUSSIAN, self.law.step / self.law.curvature)
+        """Draws of many chains on the posterior that is known: axes chain, look, number."""
+        sampler = self.make(self.known, self.law.step / self.law.curvature)
         burn_in, thin = max(self.n_iters, sampler.kernel.dynamics.warmup), max(1, self.n_iters // LOOKS)
         state = sampler.init(seed=11, n_chains=CHAINS, progress=False)
         return _numbers(_run(sampler, state, thin * LOOKS, burn_in=burn_in, thin=thin)).astype(np.float64)
@@ -361,7 +412,7 @@ def _near(a: np.ndarray, b: np.ndarray, scale: float, who: str) -> None:
 )
 def _state(bench: _Bench) -> None:
     sampler, state = bench.sampler, bench.state
-    wanted = jax.tree.map(lambda x: (np.shape(x), jnp.result_type(float)), _BENT.params)
+    wanted = jax.tree.map(lambda x: (np.shape(x), jnp.result_type(float)), bench.bent.params)
     params = jax.tree.map(lambda x: (x.shape, x.dtype), state.params)
     _expect(params == wanted, f"the parameters of the first state are {params}, not {wanted}")
     later = {"step": sampler.step(state), "run": bench.whole.final_state}
@@ -440,7 +491,7 @@ def _checkpoint(bench: _Bench) -> None:
     with TemporaryDirectory() as folder:
         place = Path(folder) / "run"
         _run(bench.sampler, bench.state, 17, checkpoint=place)
-        resumed = _run(bench.make(_BENT, bench.usual_step), bench.state, 40, checkpoint=place)
+        resumed = _run(bench.make(bench.bent, bench.usual_step), bench.state, 40, checkpoint=place)
         _same_bits(_numbers(resumed), bench.draws, "a resumed run and one that was not interrupted")
         _same_states(resumed.final_state, bench.whole.final_state, "a resumed run")
 
@@ -448,7 +499,7 @@ def _checkpoint(bench: _Bench) -> None:
 @_contract("float64 is kept when JAX has it on", "a constant array or a cast with a dtype of its own; take that of the position")
 def _float64(bench: _Bench) -> None:
     with jax.enable_x64(True):
-        sampler = bench.make(_BENT, bench.usual_step)
+        sampler = bench.make(bench.bent, bench.usual_step)
         result = _run(sampler, sampler.init(seed=4, progress=False), 5)
         state = result.final_state
         leaves = jax.tree.leaves((state.params, state.position, state.gradient, state.auxiliary, state.estimator))
@@ -469,7 +520,7 @@ def _schedule(bench: _Bench) -> None:
     def falling(t: Any) -> Any:
         return eps * jnp.where(t <= 20, 1.0, 1e-3)
 
-    sampler = bench.make(_BENT, falling)
+    sampler = bench.make(bench.bent, falling)
     result = _run(sampler, sampler.init(seed=4, progress=False), 40)
     draws, weights = _numbers(result), result.weights
     _near(draws[:20], bench.draws[:20], bench.scale, "chains with a step size of ε and with a function that is ε so far")
@@ -502,7 +553,7 @@ def _rows(bench: _Bench) -> str | None:
     refused = []
     for name, more in sources.items():
         try:
-            sampler = bench.make(_BENT, bench.usual_step, **more)
+            sampler = bench.make(bench.bent, bench.usual_step, **more)
         except InputError:
             refused.append(name)
             continue
@@ -510,7 +561,7 @@ def _rows(bench: _Bench) -> str | None:
         moved = np.ptp(_numbers(result), axis=0)
         _expect(np.isfinite(moved).all() and (moved > 0).all(), f"with {name} the chain does not move")
         if sampler.source.kind == "all":
-            gradient, truth = flat(result.final_state.gradient), _full_gradient(sampler, result.final_state, _BENT)
+            gradient, truth = flat(result.final_state.gradient), _full_gradient(sampler, result.final_state, bench.bent)
             off = float(np.max(np.abs(gradient - truth)))
             _expect(off < 1e-3, f"with all rows in every minibatch the gradient is {off:.3g} off the exact one")
     return f"ok, refuses {', '.join(refused)}" if refused else None
@@ -522,7 +573,7 @@ def _rows(bench: _Bench) -> str | None:
 )
 def _keys(bench: _Bench) -> None:
     with jax.debug_key_reuse(True):
-        sampler = bench.make(_BENT, bench.usual_step)
+        sampler = bench.make(bench.bent, bench.usual_step)
         sampler.step(sampler.init(seed=4, n_chains=2, progress=False))
 
 
@@ -535,8 +586,8 @@ def _unbiased(bench: _Bench) -> None:
     states["after 41 iterations"] = bench.sampler.step(bench.whole.final_state)  # what is renewed now and then was not, at one
     for when, state in states.items():
         away = _moved_away(state)
-        every = _every_estimate(bench.sampler, away, _BENT)
-        truth = np.asarray(_full_gradient(bench.sampler, away, _BENT))
+        every = _every_estimate(bench.sampler, away, bench.bent)
+        truth = np.asarray(_full_gradient(bench.sampler, away, bench.bent))
         off = np.abs(every.mean(axis=0) - truth)
         worst = int(np.argmax(off))
         scale = 1 + np.abs(truth).max() + np.abs(every).max()
@@ -604,17 +655,18 @@ def _target(bench: _Bench) -> str | None:
     "on a Gaussian, chains have the mean and the variance that their update, step size and gradient noise imply",
     "noise, momentum or an estimator's state that is not carried from step to step as it should, or minibatches not fresh",
 )
-def _law(bench: _Bench) -> None:
-    law, draws = bench.law, bench.many
+def _law(bench: _Bench) -> str | None:
+    law, draws, truth = bench.law, bench.many, bench.known.mean
     mean, error = _over_chains(draws.mean(axis=1))
-    z = float(np.max(np.abs(mean - MEAN) / error))
-    told = f"the chains' mean is {mean.mean():.4g}, the posterior's {MEAN:.4g}"
+    z = float(np.max(np.abs(mean - truth) / error))
+    told = f"the chains' mean is {mean.mean():.4g}, the posterior's {truth:.4g}"
     _expect(z < Z, f"{told}: {z:.1f} standard errors off")
-    came, error = _over_chains(PRECISION * ((draws - MEAN) ** 2).mean(axis=(1, 2)))
+    came, error = _over_chains(((draws - truth) ** 2).mean(axis=(1, 2)) / bench.known.variance)
     allowed = Z * error + (0 if law.exact else TOLERANCE * law.expected)
     told = f"their variance is {came:.4g} ± {error:.2g} posterior variances at a step size of {law.step:.2g} of these"
     expected = f"expected {law.expected:.4g}{'' if law.exact else f' within {TOLERANCE:.0%}'}"
     _expect(abs(came - law.expected) < allowed, f"{told}, {expected}")
+    return "of Gamma" if bench.positive else None
 
 
 def _over_chains(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -647,10 +699,12 @@ class _Law:
     @classmethod
     def of(cls, bench: _Bench) -> _Law:
         probe = bench.probe
+        if bench.positive:
+            return cls(probe.kernel.dynamics, 1.0, False, False, bench.stepsize or SMALL_STEP, bench.variance)
         state = probe.init(seed=1, progress=False)
-        dynamics, curvature = probe.kernel.dynamics, float(_precision(probe, state, _GAUSSIAN)[0, 0])
+        dynamics, curvature = probe.kernel.dynamics, float(_precision(probe, state, bench.known)[0, 0])
         readable = _is_linear(dynamics, state)
-        noise = _constant_noise(probe, state) if readable else None
+        noise = _constant_noise(probe, state, bench.known) if readable else None
         step = bench.stepsize or (_step(dynamics, curvature, noise, probe) if readable else SMALL_STEP)
         expected = _inflation(dynamics, step, curvature, noise or 0.0) if readable else bench.variance
         return cls(dynamics, curvature, readable, noise is not None, step, expected)
@@ -673,11 +727,11 @@ def _inflation(dynamics: Dynamics, step: float, curvature: float, noise: float) 
     return float(inflation(dynamics, step / curvature, Directions(np.array([curvature]), np.array([noise])))[0])
 
 
-def _constant_noise(sampler: Sampler, state: State) -> float | None:
+def _constant_noise(sampler: Sampler, state: State, model: _Model) -> float | None:
     """The variance of the gradient over all minibatches, if it is the same wherever a chain is, and wherever it was."""
     if sampler.kernel.estimator.per_chain or sampler.source.kind != "random":
         return None
-    here, away = (_every_estimate(sampler, one, _GAUSSIAN).var(axis=0) for one in (state, _moved_away(state)))
+    here, away = (_every_estimate(sampler, one, model).var(axis=0) for one in (state, _moved_away(state)))
     return float(here[0]) if np.ptp([here, away]) < 1e-3 * (1 + here[0]) else None
 
 

@@ -14,6 +14,8 @@ from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover, SymmetricNoseHoov
 from sgmcmc.algorithms.dynamics.obabo import OBABO
 from sgmcmc.algorithms.dynamics.preconditioned import PreconditionedLangevin, RMSLangevin
 from sgmcmc.algorithms.dynamics.replicas import ReplicaExchange
+from sgmcmc.algorithms.dynamics.scir import SCIR
+from sgmcmc.algorithms.dynamics.sgrld import SGRLD
 from sgmcmc.algorithms.gradients.control_variate import Centre, ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
@@ -25,9 +27,9 @@ from sgmcmc.problem.steps import CosineCycles, PolynomialDecay, Steps, WarmUp
 from sgmcmc.rows.importance import Importance
 
 __all__ = [
-    "BAOA", "OBABO", "SAGA", "SVRG", "Barker", "Centre", "ControlVariate", "CosineCycles", "Dynamics", "Estimate", "Estimator",
-    "Importance", "Kernel", "Langevin", "MetropolisHamiltonian", "Minibatch", "Motion", "NoseHoover", "PaperHamiltonian",
-    "Passes", "PersistentHamiltonian", "PolynomialDecay", "Posterior", "PreconditionedLangevin", "RMSLangevin",
-    "ReplicaExchange", "SecondOrder", "Steps", "SymmetricHamiltonian", "SymmetricNoseHoover", "WarmUp", "momentum",
-    "rescale_momentum",
+    "BAOA", "OBABO", "SAGA", "SCIR", "SGRLD", "SVRG", "Barker", "Centre", "ControlVariate", "CosineCycles", "Dynamics",
+    "Estimate", "Estimator", "Importance", "Kernel", "Langevin", "MetropolisHamiltonian", "Minibatch", "Motion", "NoseHoover",
+    "PaperHamiltonian", "Passes", "PersistentHamiltonian", "PolynomialDecay", "Posterior", "PreconditionedLangevin",
+    "RMSLangevin", "ReplicaExchange", "SecondOrder", "Steps", "SymmetricHamiltonian", "SymmetricNoseHoover", "WarmUp",
+    "momentum", "rescale_momentum",
 ]  # fmt: skip

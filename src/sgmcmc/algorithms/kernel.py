@@ -45,7 +45,8 @@ class Dynamics:
     An iteration is `refresh` (where momenta are drawn anew), then `leaps` times: `move` to the next position, a gradient
     estimate there on a fresh minibatch, `settle`. Every motion carries the gradient at its own position. Noise arrives as
     standard normals shaped like the position: one tree per leap, given to `move` and to `settle`, of which each dynamics
-    uses it in one; and one more for `refresh` where `refreshes` is true. `eps` is a tree of step sizes like the position.
+    uses it in one; and one more for `refresh` where `refreshes` is true. (Where `keyed` is true, random keys arrive instead.)
+    `eps` is a tree of step sizes like the position.
 
     As it stands: one leap, nothing drawn anew, nothing carried, and the new gradient simply taken over.
 
@@ -66,6 +67,12 @@ class Dynamics:
     refreshes: ClassVar[bool] = False
     thermostat: ClassVar[str | None] = None
     """The name of what it carries that grows until the mean kinetic energy is ε, if anything does."""
+
+    keyed: ClassVar[bool] = False
+    """Whether its noise is not normal: then `move`, `settle` and `refresh` are given random keys in place of normals."""
+
+    positive: ClassVar[bool] = False
+    """Whether it moves logarithms of positive numbers: then every parameter has to be constrained, as `simplex` or `positive`."""
 
     affine: ClassVar[bool] = True
     """Whether on a Gaussian, with a thermostat at rest, its update is affine: then `sgmcmc.algorithms.laws` knows its law."""
@@ -243,6 +250,15 @@ class Kernel:
         """Minibatches that an iteration uses."""
         return self.dynamics.leaps
 
+    def noise(self, key: jax.Array, t: Any, size: int, dtype: Any) -> jax.Array:
+        """That of iteration `t`, one entry for each leap: normals, or keys."""
+        own = purpose_key(key, t, NOISE)
+        return jax.random.split(own, self.noises) if self.dynamics.keyed else jax.random.normal(own, (self.noises, size), dtype)
+
+    def shaped(self, noise: jax.Array, position: PyTree) -> PyTree:
+        """The noise as dynamics are given it: normals are cut into trees like the position."""
+        return noise if self.dynamics.keyed else split(noise, position)
+
     @cached_property
     def chain_axes(self) -> State:
         """Which leaves of a state have one entry per chain, for `jax.vmap`."""
@@ -281,7 +297,7 @@ class Kernel:
         return self._moved(state, state.step, Motion(state.position, gradient, state.auxiliary), est_state)
 
     def step(self, state: State, batch_of: Callable[[Any], Batch], noise: PyTree) -> State:
-        """One iteration. `batch_of(l)` is minibatch `l`, that of leap `l`; `noise` has `noises` trees on its first axis."""
+        """One iteration. `batch_of(l)` is minibatch `l`, that of leap `l`; `noise` has `noises` trees, or keys, on its first axis."""
         dynamics, t = self.dynamics, state.step + 1
         eps = self.schedule.at(t, state.position)
         before = self.schedule.at(jnp.maximum(t - 1, 1), state.position)
@@ -325,11 +341,6 @@ def purpose_key(key: jax.Array, t: Any, purpose: int) -> jax.Array:
 def row_keys(key: jax.Array, step: jax.Array, count: int, leaps: int) -> jax.Array:
     """The keys of the minibatches of `count` iterations after `step`: axes iteration, (chain,) leap."""
     return per_step_and_chain(lambda k, t: jax.random.split(purpose_key(k, t, ROWS), leaps), key, step + 1 + jnp.arange(count))
-
-
-def step_noise(key: jax.Array, t: Any, noises: int, size: int, dtype: Any) -> jax.Array:
-    """The normals of iteration `t`, one row for each tree of noise."""
-    return jax.random.normal(purpose_key(key, t, NOISE), (noises, size), dtype)
 
 
 def normals(key: jax.Array, like: PyTree) -> PyTree:

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
-from sgmcmc.algorithms.kernel import Kernel, per_step_and_chain, step_noise
+from sgmcmc.algorithms.kernel import Kernel, per_step_and_chain
 from sgmcmc.checkpoints.fingerprint import known, of_value
 from sgmcmc.core.compiling import options
 from sgmcmc.core.sameness import Keyed, Recent, sameness
 from sgmcmc.core.slicing import entry_of
-from sgmcmc.core.trees import Batch, PyTree, State, all_finite, size, split, tree_map, where
+from sgmcmc.core.trees import Batch, PyTree, State, all_finite, size, tree_map, where
 from sgmcmc.results.keeps import Keep, seen_by
 from sgmcmc.rows.sources import Source, Take
 from sgmcmc.run.spread import CHAINS, Spread, specs_along_chains, specs_of
@@ -72,7 +72,7 @@ class Programs:
             kernel = self._given(constants)
 
             def one(state: State, noise: jax.Array) -> State:
-                return kernel.step(state, lambda _: batch, split(noise, state.position))
+                return kernel.step(state, lambda _: batch, kernel.shaped(noise, state.position))
 
             axes = kernel.chain_axes
             mapped = jax.vmap(one, in_axes=(axes, 0), out_axes=axes) if state.chained else one
@@ -198,16 +198,16 @@ class Programs:
         """One iteration of one chain or of all, as a function of state, data, entry of the plan and flat noise."""
 
         def one(state: State, data: PyTree, entry: PyTree, noise: jax.Array) -> State:
-            return kernel.step(state, lambda leap: self.take(data, entry_of(entry, leap)), split(noise, state.position))
+            return kernel.step(state, lambda leap: self.take(data, entry_of(entry, leap)), kernel.shaped(noise, state.position))
 
         axes = kernel.chain_axes
         return jax.vmap(one, in_axes=(axes, None, 0, 0), out_axes=axes) if chained else one
 
     def _noise(self, state: State, steps: jax.Array) -> jax.Array:
-        """All the normals of some iterations: axes iteration, (chain,) tree, number."""
+        """All the noise of some iterations: axes iteration, (chain,) leap, and of normals number."""
         dtype = jnp.result_type(*jax.tree.leaves(state.position))
         dimension = size(state.position) // (len(state.key) if state.key.ndim == 2 else 1)
-        draw = partial(step_noise, noises=self.kernel.noises, size=dimension, dtype=dtype)
+        draw = partial(self.kernel.noise, size=dimension, dtype=dtype)
         return per_step_and_chain(draw, state.key, steps)
 
     def _mean_log_posterior(self, kernel: Kernel, state: State, data: PyTree, entry: PyTree) -> jax.Array:

@@ -30,6 +30,7 @@ from sgmcmc.problem.posterior import (
     look_at,
     make_transform,
 )
+from sgmcmc.problem.simplices import check_counts, counts, of_positive
 from sgmcmc.results.keeps import Keep, PairTrace, Trace
 from sgmcmc.results.result import ALONE, BESIDE, PAIRS
 from sgmcmc.rows.hosts import together
@@ -141,8 +142,11 @@ class Problem:
         return cls.of_model(Model(log_lik, dataset, params, log_prior, constraints), progress)
 
     @classmethod
-    def of_model(cls, model: Model, progress: Progress = False, owned: tuple[str, ...] = ()) -> Problem:
-        """The problem, or what is wrong with it; processes that share one refuse it together."""
+    def of_model(
+        cls, model: Model, progress: Progress = False, owned: tuple[str, ...] = (), positive: str | None = None
+    ) -> Problem:
+        """The problem, or what is wrong with it; processes that share one refuse it together. `positive` is the name of dynamics
+        that move logarithms of positive numbers."""
         keep_programs()
         log_lik, log_prior, dataset = model.log_lik, model.log_prior, model.dataset
 
@@ -150,6 +154,7 @@ class Problem:
             table = check_dataset(dataset)
             n_rows, start = table.total_rows, check_params(model.params, owned)
             transform = make_transform(model.constraints, start, owned)
+            transform = transform if positive is None else of_positive(transform, start, positive, owned)
             names = Names.of({**table.levels, **(model.coords or {})}, model.dims, model.named(start))
             position = transform.to_position(start)
             shapes = jax.eval_shape(transform.to_params, position)
@@ -163,6 +168,8 @@ class Problem:
             check_start(value, posterior, position, table, suspects)
             if owned:
                 posterior, position = part_from(posterior, position, owned)
+            if positive is not None:
+                check_counts(compiled(counts, posterior), posterior, position, table.rows(0, min(5, table.n_rows)))
             return cls(model, posterior, table if table.checked else look_over(table, progress), position, shapes, owned)
 
         return together("checking the problem", check) if isinstance(dataset, Stratum) else check()

@@ -23,6 +23,8 @@ from sgmcmc.algorithms.dynamics.nose_hoover import NoseHoover, SymmetricNoseHoov
 from sgmcmc.algorithms.dynamics.obabo import OBABO
 from sgmcmc.algorithms.dynamics.preconditioned import RMSLangevin
 from sgmcmc.algorithms.dynamics.replicas import ReplicaExchange
+from sgmcmc.algorithms.dynamics.scir import SCIR
+from sgmcmc.algorithms.dynamics.sgrld import SGRLD
 from sgmcmc.algorithms.gradients.control_variate import ControlVariate
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
 from sgmcmc.algorithms.gradients.saga import SAGA
@@ -118,7 +120,7 @@ class RunOptions(SetupOptions, total=False):
 DYNAMICS: dict[str, Any] = {
     "langevin": Langevin, "rms-langevin": RMSLangevin, "barker": Barker, "hamiltonian": SymmetricHamiltonian, "baoa": BAOA,
     "obabo": OBABO, "nose-hoover": NoseHoover, "symmetric-nose-hoover": SymmetricNoseHoover, "metropolis": MetropolisHamiltonian,
-    "replica-exchange": ReplicaExchange,
+    "replica-exchange": ReplicaExchange, "scir": SCIR, "sgrld": SGRLD,
 }  # fmt: skip
 GRADIENTS: dict[str, Any] = {"minibatch": Minibatch, "control-variates": ControlVariate, "saga": SAGA, "svrg": SVRG}
 STARTS: dict[str, Callable[[PyTree], Start]] = {"params": FromParams, "mode": AtMode}
@@ -181,7 +183,8 @@ def sampler_setup(
         stepsize: ε, in squared units of the parameters: a number, a tree like `params`, a function of the iteration, or `"auto"`.
         dynamics: an object of `sgmcmc.algorithms`, such as `BAOA(alpha=0.5)`, or a short name: `"langevin"`,
             `"rms-langevin"`, `"barker"`, `"hamiltonian"`, `"baoa"`, `"obabo"`, `"nose-hoover"`, `"symmetric-nose-hoover"`,
-            `"metropolis"`, `"replica-exchange"`.
+            `"metropolis"`, `"replica-exchange"`;
+            for probabilities and positive numbers `"scir"`, `"sgrld"`.
         gradient: an object of `sgmcmc.algorithms`, such as `SAGA()`, or a short name: `"minibatch"`, `"control-variates"`,
             `"saga"`, `"svrg"`.
         start: `"params"`, `"mode"`, or a function from the unconstrained values to an object with such a `position` and
@@ -246,7 +249,9 @@ class Setup:
         """Check everything; what the options say of the model is in it by now."""
         blocks, latent = Blocks.of(options.get("gibbs"), model.params), latent_of(options.get("latent"))
         model = completed(model, latent, blocks.owned)
-        problem = Problem.of_model(model, options.get("progress", True), blocks.owned)
+        moves = composition.dynamics
+        positive = type(moves).__name__ if moves.positive else None
+        problem = Problem.of_model(model, options.get("progress", True), blocks.owned, positive)
         rows, decisions = _rows(options.get("rows"), problem.table, composition)
         batch_size = _batch_size(options.get("minibatch_size", 0.01), problem.posterior.n_rows, stepsize)
         given, position = options.get("precondition"), problem.position
@@ -338,6 +343,8 @@ class Setup:
         self.blocks.check(self.problem, gradient, self.rows, self.schedule is None, self.batch_size)
         if table.in_strata:
             _refuse_over_strata(self.rows, self.schedule is None, gradient)
+        if self.dynamics.positive:
+            _refuse_shapes(type(self.dynamics).__name__, self.precondition.name is not None, isinstance(self.start, AtMode))
         if self.schedule is None and not self.dynamics.affine:
             found = f"stepsize='auto' came with {type(self.dynamics).__name__}, whose law no step size can be chosen by"
             raise InputError(f"{found}; expected a number or a function of the iteration")
@@ -413,6 +420,15 @@ def _refuse_over_strata(rows: str, auto: bool, gradient: Estimator) -> None:
     if gradient.knows_rows:
         found = f"gradient={gradient} came with rows in strata, and must know every row"
         raise InputError(f"{found}; expected gradient='minibatch' or 'control-variates' there")
+
+
+def _refuse_shapes(who: str, preconditioned: bool, at_mode: bool) -> None:
+    """What is made for densities that are near a Gaussian, of dynamics of positive numbers."""
+    if preconditioned:
+        raise InputError(f"precondition came with {who}, which moves every number at its own pace; leave precondition out")
+    if at_mode:
+        found = f"start='mode' came with {who}, and near zero a mode says little about a posterior"
+        raise InputError(f"{found}; expected start='params', which control variates and SVRG take too")
 
 
 def _batch_size(minibatch_size: Any, n_rows: int, stepsize: Any) -> int | None:
