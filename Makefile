@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models bench-regression bench-family sbc docs browser screenshots notebook clean
+.PHONY: help install demo reproduce test test-all lint types bench bench-auto bench-large check-everyday bench-models bench-regression bench-family bench-simplex sbc docs browser screenshots notebook clean
 
 help:
 	@echo "make demo      logistic regression on a million rows, with a picture"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench-models sample beside NUTS on hierarchies, shrinkage, many parameters and classics; hours"
 	@echo "make bench-regression glm family by family beside statsmodels and NUTS; an hour"
 	@echo "make bench-family the samplers side by side on four targets, cost per effective draw at equal bias; an hour"
+	@echo "make bench-simplex SCIR beside SGRLD and variational Bayes: a known posterior, and topics; minutes"
 	@echo "make sbc       simulation-based calibration of sample, five models, 200 replications each; hours"
 	@echo "make browser   Chromium, from Debian's packages: tests look at reports in it, and skip that where it is missing"
 	@echo "make screenshots pictures of a report for the documentation; needs Chromium"
@@ -89,6 +90,9 @@ bench-regression: $(STAMP)
 bench-family: $(STAMP)
 	$(BIN)/python -m benchmarks.family --write
 	$(BIN)/python -m tools.family --write
+
+bench-simplex: $(STAMP)
+	$(BIN)/python -m benchmarks.simplex --write
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

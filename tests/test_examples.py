@@ -90,6 +90,16 @@ def equinox_network(found, printed):
 
 
 @check
+def topics(found, printed):
+    near = {name: value / found["exact"] for name, value in found["averaged"].items()}
+    assert max(near.values()) < 1.06
+    assert min(near.values()) > 0.99
+    assert found["perplexity"](found["train"].mean(axis=0) / found["LENGTH"]) > 1.4 * found["exact"]
+    np.testing.assert_allclose(found["topics"].sum(axis=1), 1.0, rtol=1e-5)
+    assert "perplexity of words left out" in printed
+
+
+@check
 def own_sampler(found, printed):
     assert found["report"].ok
     assert found["exact"] < 1e-10

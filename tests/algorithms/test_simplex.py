@@ -266,3 +266,37 @@ def test_sparse_counts(dynamics, sparse):
         assert z.max() < 4
     else:
         assert z[0, sparse.counts == 0].min() > 4
+
+
+@pytest.mark.slow  # thousands of chains, to see hundredths of a standard deviation
+@pytest.mark.parametrize("N", [16, 64])
+def test_simplices_that_share_observations(N):
+    """A mixture in known proportions, exact gradients, small steps: the bias is there, and small. Truth by quadrature."""
+    rng = np.random.default_rng(1)
+    share = np.where(rng.random(N) < 0.5, rng.uniform(0.5, 1, N), rng.uniform(0, 0.5, N))
+    rows = {"share": share, "second": rng.random(N) < share * 0.8 + (1 - share) * 0.3}
+    prior = 0.7
+
+    def mixture(params, batch):
+        first, other = params["theta"]
+        second = batch["second"].astype(int)
+        return jnp.log(batch["share"] * first[second] + (1 - batch["share"]) * other[second]).sum()
+
+    grid = np.sin((np.arange(1000) + 0.5) / 1000 * np.pi / 2) ** 2  # even in the angle: dθ is √(θ (1-θ)) of it
+    each = (prior - 0.5) * np.log(grid * (1 - grid))
+    log_density = each[:, None] + each
+    for p, second in zip(share, rows["second"], strict=True):
+        chance = p * grid[:, None] + (1 - p) * grid
+        log_density += np.log(chance if second else 1 - chance)
+    law = np.exp(log_density - log_density.max())
+    ones = [law.sum(axis=1) / law.sum(), law.sum(axis=0) / law.sum()]
+    mean = np.array([one @ grid for one in ones])
+    sd = np.sqrt([one @ grid**2 for one in ones] - mean**2)
+    made = sgmcmc.sampler_setup(
+        mixture, rows, {"theta": np.full((2, 2), 0.5)}, 0.1, dynamics="scir", minibatch_size=N, progress=False,
+        log_prior=lambda params: (prior - 1) * jnp.log(params["theta"]).sum(), constraints={"theta": constraints.simplex},
+    )  # fmt: skip
+    result = made.run(made.init(seed=1, n_chains=2000, progress=False), 800, burn_in=200, thin=20, progress=False)
+    found = over_chains(np.asarray(result["theta"], np.float64)[..., 1].mean(axis=1))
+    assert np.abs((found.value - mean) / sd).max() < 0.1
+    assert np.abs(found.z(mean)).max() > 4

@@ -297,7 +297,7 @@ class Kernel:
         return self._moved(state, state.step, Motion(state.position, gradient, state.auxiliary), est_state)
 
     def step(self, state: State, batch_of: Callable[[Any], Batch], noise: PyTree) -> State:
-        """One iteration. `batch_of(l)` is minibatch `l`, that of leap `l`; `noise` has `noises` trees, or keys, on its first axis."""
+        """One iteration. `batch_of(l)` is minibatch `l`, that of leap `l`; `noise` has `noises` trees, or keys, in front."""
         dynamics, t = self.dynamics, state.step + 1
         eps = self.schedule.at(t, state.position)
         before = self.schedule.at(jnp.maximum(t - 1, 1), state.position)
