@@ -62,11 +62,11 @@ def of_counts(known: dict[Any, dict[str, float]]) -> str:
 def of_topics(learnt: dict[Any, list[dict[str, Any]]], truth: list[float]) -> str:
     lines = [
         (KINDS[kind][0] if kind in KINDS else kind, "" if eps is None else f"{eps:g}",
-         *(spread([run[name] for run in runs], 1) for name in ("average", "last", "seconds")))
+         *(spread([run[name] for run in runs], 1) for name in ("average", "last")))
         for (kind, eps), runs in learnt.items()
     ]  # fmt: skip
-    lines.append(("the topics that made the words", "", spread(truth, 1), spread(truth, 1), ""))
-    return table(("", "ε", "perplexity, averaged predictions", "perplexity, last draw", "seconds"), lines)
+    lines.append(("the topics that made the words", "", spread(truth, 1), spread(truth, 1)))
+    return table(("", "ε", "perplexity, averaged predictions", "perplexity, last draw"), lines)
 
 
 def draw(known: dict[Any, dict[str, float]], learnt: dict[Any, list[dict[str, Any]]], truth: list[float]) -> None:
@@ -82,8 +82,9 @@ def draw(known: dict[Any, dict[str, float]], learnt: dict[Any, list[dict[str, An
     right.plot(*along(learnt["variational Bayes", None][0]["path"]), color="#009E73", label="variational Bayes")
     right.axhline(truth[0], color="black", lw=0.8, ls=":", label="the topics that made the words")
     left.axhline(1, color="black", lw=0.8, ls=":")
-    left.set(xscale="log", yscale="log", xlabel="step size ε", title="categories without an observation")
-    left.set(ylabel="mean / exact posterior mean")
+    left.set(xscale="log", xlabel="step size ε", title="categories without an observation", ylim=(0, None))
+    left.set(ylabel="mean / exact posterior mean", xticks=STEPSIZES, xticklabels=[f"{eps:g}" for eps in STEPSIZES])
+    left.minorticks_off()
     right.set(
         xlabel="minibatches of 50 documents", ylabel="perplexity of words left out", title="topics", ylim=(truth[0] - 1, 100)
     )

@@ -103,9 +103,8 @@ BATTERY = {
     "baoacv-laplace": (sgmcmc.baoacv_setup, {"precondition": "laplace"}),
     "diagonal": (sgmcmc.sgld_setup, {"precondition": "diagonal"}),
     "scir": (composed(dynamics="scir"), {"positive": True}),
-    "scir-saga": (composed(dynamics="scir", gradient="saga"), {"positive": True}),
-    "scir-svrg": (composed(dynamics="scir", gradient=SVRG(epoch=40)), {"positive": True}),
     "sgrld": (composed(dynamics="sgrld"), {"positive": True}),
+    "sgrld-saga": (composed(dynamics="sgrld", gradient="saga"), {"positive": True}),
     "saga-laplace": (composed(gradient="saga"), {"precondition": "laplace"}),
 }
 SOME = ("sgld", "sghmc", "baoacv-laplace", "saga", "second-order-laplace")
