@@ -85,9 +85,7 @@ def draw(known: dict[Any, dict[str, float]], learnt: dict[Any, list[dict[str, An
     left.set(xscale="log", xlabel="step size ε", title="categories without an observation", ylim=(0, None))
     left.set(ylabel="mean / exact posterior mean", xticks=STEPSIZES, xticklabels=[f"{eps:g}" for eps in STEPSIZES])
     left.minorticks_off()
-    right.set(
-        xlabel="minibatches of 50 documents", ylabel="perplexity of words left out", title="topics", ylim=(truth[0] - 1, 100)
-    )
+    right.set(xlabel="minibatches of 50 documents", ylabel="perplexity of words left out", title="topics")
     for axes in (left, right):
         axes.legend(frameon=False, fontsize="small")
         axes.spines[["top", "right"]].set_visible(False)
