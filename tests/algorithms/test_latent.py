@@ -13,6 +13,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc import Latent
+from sgmcmc.algorithms import MetropolisHamiltonian
 from sgmcmc.core.trees import Batch
 from sgmcmc.results.convergence import effective_size
 from sgmcmc.testing import check_sampler
@@ -275,6 +276,7 @@ def test_what_cannot_be_done_right_is_refused_with_the_repair():
         ),
         ({"latent": assign, "gradient": "svrg"}, r"expected gradient='minibatch' or 'saga'"),
         ({"latent": Latent(lambda k, p, r, z: z, kept=np.zeros(4, int)), "gradient": "saga"}, r"latent with kept came with SAGA"),
+        ({"latent": assign, "dynamics": MetropolisHamiltonian()}, r"latent came with MetropolisHamiltonian, whose tests need"),
         ({"latent": assign, "precondition": "laplace"}, r"precondition='laplace' came with latent"),
     ]
     for options, message in refused:

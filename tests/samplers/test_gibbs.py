@@ -14,7 +14,7 @@ from scipy.linalg import solve_discrete_lyapunov
 
 import sgmcmc
 from sgmcmc import Gibbs
-from sgmcmc.algorithms import SAGA
+from sgmcmc.algorithms import SAGA, MetropolisHamiltonian, ReplicaExchange
 from sgmcmc.algorithms.gradients.held import HeldState
 from sgmcmc.core.trees import Batch
 from sgmcmc.results.convergence import effective_size
@@ -151,6 +151,14 @@ def test_control_variates_and_a_preconditioner_where_rows_do_not_see_what_is_dra
     case = models.scale()
     asked = {"log_prior": case.log_prior, "gibbs": case.gibbs, "progress": False, "minibatch_size": 20, "n_chains": 4, "seed": 3}
     out = sgmcmc.baoacv(case.log_lik, case.data, case.params, 0.05, precondition="laplace", n_iters=20_000, **asked)
+    assert np.abs(z_scores(case, out)).max() < 4
+
+
+def test_moves_that_are_tested_go_with_blocks():
+    case = models.change_point()
+    asked = {"log_prior": case.log_prior, "gibbs": case.gibbs, "progress": False, "minibatch_size": models.LENGTH}
+    sampler = sgmcmc.sampler_setup(case.log_lik, case.data, case.params, 0.02, dynamics=MetropolisHamiltonian(), **asked)
+    out = sampler.run(sampler.init(seed=4, n_chains=4), 8000, burn_in=500, progress=False)
     assert np.abs(z_scores(case, out)).max() < 4
 
 
@@ -373,6 +381,12 @@ def test_what_cannot_be_done_right_is_refused_with_the_repair():
         sgmcmc.sgldcv(case.log_lik, case.data, case.params, 1e-3, **asked)
     with pytest.raises(sgmcmc.InputError, match="SVRG keeps gradients"):
         sgmcmc.sampler_setup(case.log_lik, case.data, case.params, 1e-3, gradient="svrg", **asked)
+    exchange = ReplicaExchange(temperatures=(1, 2))
+    with pytest.raises(sgmcmc.InputError, match="ReplicaExchange came with gibbs"):
+        sgmcmc.sampler_setup(case.log_lik, case.data, case.params, 1e-3, dynamics=exchange, **asked)
+    few = MetropolisHamiltonian(rows=5)
+    with pytest.raises(sgmcmc.InputError, match=r"rows=5.* came with gibbs"):
+        sgmcmc.sampler_setup(case.log_lik, case.data, case.params, 1e-3, dynamics=few, **asked)
     with pytest.raises(sgmcmc.InputError, match="stepsize='auto' came with gibbs"):
         sgmcmc.sgld(case.log_lik, case.data, case.params, "auto", **asked)
     with pytest.raises(sgmcmc.InputError, match=r"engine='sgmcmc' came with gibbs.*expected engine='nuts'"):

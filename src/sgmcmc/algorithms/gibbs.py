@@ -93,7 +93,7 @@ class Beside(Kernel):
     each given all parameters as they are by then; and the gradient is evaluated anew, given what they drew.
 
     That is on the last minibatch, which neither position nor draws depend on; on one of its own where the estimator remembers
-    the rows it has seen. `alone` makes the kernel from the parts of this one, its estimator is a `Held`. `data` are what updates
+    the rows it has seen, or a test has looked at where they lead. `alone` makes the kernel from the parts of this one, its estimator is a `Held`. `data` are what updates
     look at, by the name of their block.
     """
 
@@ -120,7 +120,7 @@ class Beside(Kernel):
 
     @property
     def batches(self) -> int:
-        return self.chain.batches + self._remembers + self._on_minibatches
+        return self.chain.batches + self._afresh + self._on_minibatches
 
     @property
     def constants(self) -> PyTree:
@@ -143,7 +143,7 @@ class Beside(Kernel):
 
     def step(self, state: State, batch_of: Callable[[Any], Batch], noise: PyTree) -> State:
         state, leaps = self.chain.step(state, batch_of, noise), self.dynamics.leaps
-        batch = batch_of(self.chain.batches if self._remembers else max(leaps - 1, 0))
+        batch = batch_of(self.chain.batches if self._afresh else max(leaps - 1, 0))
         their_own = batch_of(self.batches - 1) if self._on_minibatches else None
 
         def drawn(state: State) -> State:
@@ -159,8 +159,10 @@ class Beside(Kernel):
         return jax.lax.cond(due, drawn, lambda state: state, state)
 
     @property
-    def _remembers(self) -> bool:
-        return isinstance(self.estimator, Held) and self.estimator.inner.per_chain
+    def _afresh(self) -> bool:
+        """Whether the gradient after the draws has a minibatch of its own."""
+        remembers = isinstance(self.estimator, Held) and self.estimator.inner.per_chain
+        return remembers or self.chain.batches > self.dynamics.leaps
 
     @property
     def _on_minibatches(self) -> bool:

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.interpreters import partial_eval
 
+from sgmcmc.algorithms.dynamics.metropolis import MetropolisHamiltonian
+from sgmcmc.algorithms.dynamics.replicas import ReplicaExchange
 from sgmcmc.algorithms.gibbs import ALL, Beside, Gibbs
 from sgmcmc.algorithms.gradients.held import Held, HeldState
-from sgmcmc.algorithms.kernel import Estimator, Kernel
+from sgmcmc.algorithms.kernel import Dynamics, Estimator, Kernel
 from sgmcmc.checkpoints.fingerprint import of_function
 from sgmcmc.checkpoints.places import Place
 from sgmcmc.core.checks import Progress
@@ -71,12 +73,26 @@ class Blocks:
         """The names of all that they own."""
         return tuple(name for block in self.by_name.values() for name in block.owns)
 
-    def check(self, problem: Problem, gradient: Estimator, rows: str, auto: bool, batch_size: int | None) -> None:
+    def check(
+        self,
+        problem: Problem,
+        gradient: Estimator,
+        rows: str,
+        auto: bool,
+        batch_size: int | None,
+        dynamics: Dynamics | None = None,
+    ) -> None:
         """Refuse what does not go with blocks, and updates that do not do what they should."""
         if not self:
             return
         if problem.table.in_strata:
             raise InputError("gibbs came with rows in strata; expected a dataset on one process")
+        if isinstance(dynamics, ReplicaExchange):
+            found = "ReplicaExchange came with gibbs, whose draws given the coldest copy are none given the others"
+            raise InputError(f"{found}; expected other dynamics, such as {dynamics.dynamics}")
+        if isinstance(dynamics, MetropolisHamiltonian) and dynamics.rows is not None:
+            found = f"MetropolisHamiltonian(rows={dynamics.rows}) came with gibbs, after whose draws the gradient is of all rows"
+            raise InputError(f"{found} of the minibatch, so that its way back is another; leave rows out")
         if rows == IMPORTANCE:
             raise InputError("rows='importance' came with gibbs; expected rows='random' or rows='window' there")
         if auto:

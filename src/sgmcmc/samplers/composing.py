@@ -340,7 +340,7 @@ class Setup:
     def _check(self) -> None:
         """What only shows when the parts are seen together."""
         gradient, table = self.composition.gradient, self.problem.table
-        self.blocks.check(self.problem, gradient, self.rows, self.schedule is None, self.batch_size)
+        self.blocks.check(self.problem, gradient, self.rows, self.schedule is None, self.batch_size, self.dynamics)
         if table.in_strata:
             _refuse_over_strata(self.rows, self.schedule is None, gradient)
         if self.dynamics.positive:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sgmcmc.algorithms.gradients.latent import Carrying, Complete, Completing, Latent
 from sgmcmc.algorithms.gradients.minibatch import Minibatch
-from sgmcmc.algorithms.kernel import Estimator
+from sgmcmc.algorithms.kernel import Dynamics, Estimator
 from sgmcmc.checkpoints.fingerprint import of_value
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.core.trees import PyTree, Rows, shapes, tree_map
@@ -57,6 +57,9 @@ def completing(composition: Any, latent: Latent | None) -> Any:
     """The composition with an estimator of rows whose latent variables are drawn."""
     if latent is None:
         return composition
+    if type(composition.dynamics).kernel is not Dynamics.kernel:
+        found = f"latent came with {type(composition.dynamics).__name__}, whose tests need log likelihoods with z summed out"
+        raise InputError(f"{found}; expected dynamics of leaps alone, such as 'langevin' or 'baoa'")
     kept = "" if latent.kept is None else f": {of_value(latent.kept)}"
     told = {**composition.told, "latent": f"{latent}{kept}"}
     return replace(composition, gradient=_estimator(composition.gradient, latent), told=told)
