@@ -219,13 +219,17 @@ def normals(key, params, rows, *before):
     return jax.random.normal(key, rows[next(iter(rows))].shape[:1]) + sum(0.5 * z for z in before)
 
 
+WHOLE = ["state", "chunks", "continuing", "stepping", "seeds", "checkpoint", "float64", "compiling", "rows", "keys"]
+
+
 @pytest.mark.parametrize(
     ("latent", "checks"),
     [
-        (Latent(normals, draws=2), ["state", "chunks", "continuing", "stepping", "checkpoint", "compiling", "keys"]),
-        (Latent(normals, kept=np.zeros(12)), ["state", "continuing", "stepping", "checkpoint"]),
+        (Latent(normals, draws=2), ["continuing", "stepping", "checkpoint"]),
+        pytest.param(Latent(normals, draws=2), WHOLE, marks=pytest.mark.slow),  # half a minute: contracts that need many programs
+        (Latent(normals, kept=np.zeros(12)), ["state", "continuing", "checkpoint"]),
     ],
-    ids=["drawn", "kept"],
+    ids=["drawn", "whole", "kept"],
 )
 def test_the_battery(latent, checks):
     assert check_sampler(partial(complete, sgmcmc.sgld_setup, latent), checks=checks, progress=False).ok

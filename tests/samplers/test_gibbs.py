@@ -176,17 +176,19 @@ def owning(setup, block, log_lik, dataset, params, stepsize, **options):
     return setup(log_lik, dataset, params, stepsize, gibbs=gibbs, **options)
 
 
-BITS = ["state", "chunks", "continuing", "stepping", "checkpoint", "compiling", "keys", "unbiased"]
+BITS = ["state", "chunks", "continuing", "stepping", "seeds", "checkpoint", "float64", "compiling", "rows", "keys", "unbiased"]
+WHOLE = pytest.mark.slow  # half a minute: the contracts that need most programs
 
 
 @pytest.mark.parametrize(
     ("setup", "block", "checks"),
     [
-        (sgmcmc.sgld_setup, Gibbs(draw_level, every=3), BITS),
-        (partial(sgmcmc.sghmc_setup, L=2), draw_level, ["state", "continuing", "checkpoint", "unbiased"]),
-        (partial(sgmcmc.sampler_setup, gradient=SAGA()), draw_level, ["continuing", "checkpoint", "unbiased"]),
+        pytest.param(sgmcmc.sgld_setup, Gibbs(draw_level, every=3), BITS, marks=WHOLE),
+        (sgmcmc.sgld_setup, Gibbs(draw_level, every=3), ["state", "chunks", "checkpoint"]),
+        (partial(sgmcmc.sghmc_setup, L=2), draw_level, ["continuing", "unbiased"]),
+        (partial(sgmcmc.sampler_setup, gradient=SAGA()), draw_level, ["continuing", "unbiased"]),
     ],
-    ids=["sgld", "sghmc", "saga"],
+    ids=["whole", "sgld", "sghmc", "saga"],
 )
 def test_the_battery(setup, block, checks):
     assert check_sampler(partial(owning, setup, block), checks=checks, progress=False).ok

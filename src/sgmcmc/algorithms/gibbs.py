@@ -93,8 +93,8 @@ class Beside(Kernel):
     each given all parameters as they are by then; and the gradient is evaluated anew, given what they drew.
 
     That is on the last minibatch, which neither position nor draws depend on; on one of its own where the estimator remembers
-    the rows it has seen, or a test has looked at where they lead. `alone` makes the kernel from the parts of this one, its estimator is a `Held`. `data` are what updates
-    look at, by the name of their block.
+    the rows it has seen, or a test has looked at where they lead. `alone` makes the kernel from the parts of this one, whose
+    estimator is a `Held`. `data` are what updates look at, by the name of their block.
     """
 
     blocks: tuple[tuple[str, Gibbs], ...]
