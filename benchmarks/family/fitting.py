@@ -13,7 +13,7 @@ from benchmarks.family.samplers import BURN_IN, SAMPLERS, Entry
 from benchmarks.family.targets import Target
 from sgmcmc.results.convergence import effective_size
 
-STEPS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
+STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
 """Step sizes, in units of the target's smallest variance."""
 
 CHAINS, DRAWS = 8, 2000

@@ -170,3 +170,25 @@ def test_what_cannot_be_tested_is_refused():
     sampler = sgmcmc.sampler_setup(log_lik, data, 0.0, 0.1, dynamics="metropolis", minibatch_size=1)
     with pytest.raises(sgmcmc.InputError, match="at least 2"):
         sampler.step(sampler.init(seed=1))
+
+
+def test_gibbs_steps_beside_tested_leaps_leave_the_joint_law_alone():
+    """theta given z ~ N(z, 1/4) by leaps on one of four rows, z given theta ~ N(theta/2, 1/8) by draws: a joint Gaussian."""
+
+    def joint(params, batch):
+        return -0.5 * batch["one"].sum() * (params["theta"] - params["z"]) ** 2
+
+    def log_prior(params):
+        return -0.5 * params["z"] ** 2 * 4
+
+    def draw(key, params):
+        return params["theta"] / 2 + jnp.sqrt(1 / 8) * jax.random.normal(key)
+
+    share = np.array([0.1, 0.7, 1.2, 2.0])
+    sampler = sgmcmc.sampler_setup(
+        joint, {"one": share}, {"theta": 0.0, "z": 0.0}, 0.2, log_prior=log_prior, minibatch_size=4, progress=False,
+        dynamics=MetropolisHamiltonian(alpha=0.2, L=2, rows=1), gibbs={"z": sgmcmc.Gibbs(draw, rows="none")},
+    )  # fmt: skip
+    out = sampler.run(sampler.init(seed=2, n_chains=1000), 200, burn_in=100, thin=10, progress=False)
+    for name, law in (("theta", 1 / 2), ("z", 1 / 4)):  # precisions 4 (theta - z)² + 4 z²
+        assert abs(mean_and_variance(out[name], 0.0)[1].z(law)) < 4

@@ -386,9 +386,6 @@ def test_what_cannot_be_done_right_is_refused_with_the_repair():
     exchange = ReplicaExchange(temperatures=(1, 2))
     with pytest.raises(sgmcmc.InputError, match="ReplicaExchange came with gibbs"):
         sgmcmc.sampler_setup(case.log_lik, case.data, case.params, 1e-3, dynamics=exchange, **asked)
-    few = MetropolisHamiltonian(rows=5)
-    with pytest.raises(sgmcmc.InputError, match=r"rows=5.* came with gibbs"):
-        sgmcmc.sampler_setup(case.log_lik, case.data, case.params, 1e-3, dynamics=few, **asked)
     with pytest.raises(sgmcmc.InputError, match="stepsize='auto' came with gibbs"):
         sgmcmc.sgld(case.log_lik, case.data, case.params, "auto", **asked)
     with pytest.raises(sgmcmc.InputError, match=r"engine='sgmcmc' came with gibbs.*expected engine='nuts'"):

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax.interpreters import partial_eval
 
-from sgmcmc.algorithms.dynamics.metropolis import MetropolisHamiltonian
 from sgmcmc.algorithms.dynamics.replicas import ReplicaExchange
 from sgmcmc.algorithms.gibbs import ALL, Beside, Gibbs
 from sgmcmc.algorithms.gradients.held import Held, HeldState
@@ -90,9 +89,6 @@ class Blocks:
         if isinstance(dynamics, ReplicaExchange):
             found = "ReplicaExchange came with gibbs, whose draws given the coldest copy are none given the others"
             raise InputError(f"{found}; expected other dynamics, such as {dynamics.dynamics}")
-        if isinstance(dynamics, MetropolisHamiltonian) and dynamics.rows is not None:
-            found = f"MetropolisHamiltonian(rows={dynamics.rows}) came with gibbs, after whose draws the gradient is of all rows"
-            raise InputError(f"{found} of the minibatch, so that its way back is another; leave rows out")
         if rows == IMPORTANCE:
             raise InputError("rows='importance' came with gibbs; expected rows='random' or rows='window' there")
         if auto:

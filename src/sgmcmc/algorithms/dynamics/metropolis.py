@@ -102,6 +102,10 @@ class Tested(Kernel):
     def batches(self) -> int:
         return self.dynamics.leaps + 1
 
+    def place(self, state: State, batch: Batch) -> State:
+        """A state that was moved, its gradient from as many rows as those of leaps: the way back begins with one of these."""
+        return super().place(state, self._few(state, lambda _: batch, self.dynamics.leaps + 1))
+
     def step(self, state: State, batch_of: Any, noise: PyTree) -> State:
         there = super().step(state, partial(self._few, state, batch_of), noise)
         ratio = log_ratio(self.posterior_at(state), state.position, there.position, batch_of(self.dynamics.leaps))
@@ -123,5 +127,5 @@ class Tested(Kernel):
         return Batch(rows_of(batch.rows, some), weight * (n / count), batch.index[some])
 
     def _key(self, state: State, number: Any) -> jax.Array:
-        """For the rows of a leap; the last for the test."""
+        """For the rows of a leap; then for the test, and for a gradient where the chain was put."""
         return jax.random.fold_in(purpose_key(state.key, state.step + 1, TEST), number)
