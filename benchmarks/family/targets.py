@@ -55,7 +55,7 @@ def gaussian() -> Target:
         return -0.5 * (precision * (batch["x"] - theta) ** 2).sum()
 
     sd = 1 / np.sqrt(n * precision.astype(float))
-    return Target(log_lik, {"x": x}, x.mean(axis=0), np.asarray, x.mean(axis=0), sd, 50, float(sd.min() ** 2), 2e6, True)
+    return Target(log_lik, {"x": x}, x.mean(axis=0), np.asarray, x.mean(axis=0), sd, 50, float(sd.min() ** 2), 1e7, True)
 
 
 def funnel() -> Target:
