@@ -65,7 +65,10 @@ def write(fits: Fits, quick: bool) -> None:
 
     PAGE.write_text(page(fits, quick))
     save_png(figure(fits), ASSETS / "family.png")
-    (ASSETS / "family.json").write_text(json.dumps(fits, indent=1) + "\n")
+    told = {
+        target: {name: fit | {"tried": None} for name, fit in found.items()} for target, found in fits.items()
+    }  # the shelf has all
+    (ASSETS / "family.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":

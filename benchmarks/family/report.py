@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.common.table import table
 from benchmarks.family.fitting import ALLOWED, CHAINS, FEWEST, STEPS
@@ -97,6 +98,10 @@ def figure(fits: Fits) -> Figure:
             told = cell(found[name])
             axes.text(0.97, names.index(name), told, transform=axes.get_yaxis_transform(), ha="right", va="center", color=GREY)
         axes.set(xscale="log", title=target, ylim=(-0.7, len(names) - 0.3), xlabel="1,000 row gradients for a draw")
+        if costs:
+            low, high = math.log10(0.8 * min(costs.values())), math.log10(2 * max(costs.values()))
+            axes.set_xlim(10 ** math.floor(low), 10 ** math.ceil(high))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.grid(axis="y", color="0.93")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_yticks(range(len(names)), names)
