@@ -132,8 +132,8 @@ def gradient_of(name: str, theta: float, visited: np.ndarray, index: np.ndarray,
         seen[index] = theta
         return now, seen
     if name in ("plain", "`Importance`"):
-        return weight @ (ROWS[index] - theta), visited
-    return (ROWS - theta).sum(), visited  # differences to any centre are the same for all rows here
+        return float(weight @ (ROWS[index] - theta)), visited
+    return float((ROWS - theta).sum()), visited  # differences to any centre are the same for all rows here
 
 
 def formula(move: str, look: str, s: np.ndarray, z: np.ndarray, chosen: tuple[Choice, ...]) -> np.ndarray:

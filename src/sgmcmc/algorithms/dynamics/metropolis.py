@@ -59,7 +59,7 @@ class MetropolisHamiltonian(SymmetricHamiltonian):
         if self.rows is not None and estimator.knows_rows:
             found = f"rows={self.rows} draws rows with replacement, and {type(estimator).__name__} needs distinct ones"
             raise InputError(f"{found}; expected rows=None, or another gradient")
-        return Tested(posterior, estimator, self, schedule)
+        return Metropolis(posterior, estimator, self, schedule)
 
     def fitted(self, position: PyTree) -> Self:
         return (
@@ -95,7 +95,7 @@ def with_work(motion: Motion, more: Any) -> Motion:
 
 
 @dataclass(frozen=True)
-class Tested(Kernel):
+class Metropolis(Kernel):
     """An iteration of leaps, then the test on a minibatch of its own."""
 
     @property
