@@ -16,7 +16,7 @@ help:
 	@echo "make bench-large 10 GB of rows on disk beside the same model in memory; half an hour"
 	@echo "make check-everyday sample on everyday models against references; an hour; SLOW=1 adds the horseshoe"
 	@echo "make bench-models sample beside NUTS on hierarchies, shrinkage, many parameters and classics; hours"
-	@echo "make bench-regression glm family by family beside statsmodels and NUTS; an hour"
+	@echo "make bench-regression glm beside statsmodels, NUTS, scikit-learn, on large frames; hours"
 	@echo "make bench-family the samplers side by side on four targets, cost per effective draw at equal bias; an hour"
 	@echo "make bench-simplex SCIR beside SGRLD and variational Bayes: a known posterior, and topics; minutes"
 	@echo "make sbc       simulation-based calibration of sample, five models, 200 replications each; hours"
