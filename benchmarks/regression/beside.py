@@ -24,7 +24,7 @@ SHOWN = 9
 BAMBI = """
 import json, sys, time
 import bambi, numpy as np, pandas as pd
-frame = pd.read_parquet(sys.argv[1])
+frame = pd.read_csv(sys.argv[1], dtype={"year": str})
 clock = time.perf_counter()
 formula = "claims ~ bs(age, df=5, intercept=False) + fuel + year + offset(log(exposure)) + (1 | region)"
 model = bambi.Model(formula, frame, family="poisson")
@@ -43,8 +43,8 @@ def by_bambi(python: str, n_rows: int, patience: float) -> dict[str, Any]:
     frame = policies(n_rows)
     frame = frame.assign(age=frame.age.fillna(frame.age.median()), year=frame.start.str[:4])
     with tempfile.TemporaryDirectory() as folder:
-        frame.to_parquet(Path(folder) / "frame.parquet")
-        command = [python, "-W", "ignore", "-c", BAMBI, f"{folder}/frame.parquet"]
+        frame.to_csv(Path(folder) / "frame.csv", index=False)
+        command = [python, "-W", "ignore", "-c", BAMBI, f"{folder}/frame.csv"]
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=patience, check=True, env=ALONE)
         except subprocess.TimeoutExpired:
