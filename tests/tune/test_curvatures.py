@@ -121,7 +121,19 @@ def nearly_one(p, batch):
     return one_line(p, batch) - 1e-3 * (batch["z"] == ROWS["z"][20]) * p["beta"][0] ** 2
 
 
-@pytest.mark.parametrize(("model", "by_lines"), [(one_line, 3), (two_lines, 0), (nearly_one, 2)])
+def alike_in_all_directions(p, batch):
+    """What a row makes of any vector is a multiple of it, as if that were its line."""
+    return -0.5 * ((batch["X"] - p["beta"]) ** 2).sum(axis=1)
+
+
+def alike_in_some(p, batch):
+    return -0.5 * ((batch["X"] - p["beta"])[:, :3] ** 2).sum(axis=1)
+
+
+MODELS = [(one_line, 3), (two_lines, 0), (nearly_one, 2), (alike_in_all_directions, 0), (alike_in_some, 0)]
+
+
+@pytest.mark.parametrize(("model", "by_lines"), MODELS)
 def test_of_rows_that_know_one_line_the_hessian_is_a_sum_of_squares(monkeypatch, model, by_lines):
     """In blocks of ten rows: until there is one in which a row knows more; the others are taken whole."""
     one = Problem.of(model, ROWS, {"beta": RNG.normal(size=6)}, lambda p: -0.5 * (p["beta"] ** 2).sum())

@@ -57,8 +57,8 @@ def hessian_over(posterior: Posterior, table: Table, position: PyTree, bar: Bar 
     if d < MANY_NUMBERS:
         block = whole
     else:
-        vector = jnp.asarray(np.random.default_rng(0).standard_normal(d), float)
-        block = _Lines(whole, partial(compiled(hessian_of_lines, posterior), position, vector))
+        vectors = jnp.asarray(np.random.default_rng(0).standard_normal((2, d)), float)
+        block = _Lines(whole, partial(compiled(hessian_of_lines, posterior), position, vectors))
     total = full_sum(block, table, bar, extra=16 * d, least=d)
     return (total + total.T) / 2
 
@@ -87,23 +87,23 @@ def negative_hessian(posterior: Posterior, position: PyTree, rows: Rows) -> jax.
     return -jax.jacfwd(lambda x: flat(gradient(split(x, position), rows)))(flat(position))
 
 
-def hessian_of_lines(posterior: Posterior, position: PyTree, vector: jax.Array, rows: Rows) -> tuple[jax.Array, jax.Array]:
+def hessian_of_lines(posterior: Posterior, position: PyTree, vectors: jax.Array, rows: Rows) -> tuple[jax.Array, jax.Array]:
     """The same, on and above the diagonal, of rows that each know one line uᵢ, as those of generalised linear models do:
-    Σ λᵢ uᵢ uᵢᵀ. And by how much of it a row misses that, at worst: what -∇²ℓᵢ makes of the vector has the direction of the line,
-    and what it makes of that is λᵢ uᵢ.
+    Σ λᵢ uᵢ uᵢᵀ. And by how much it misses that, at worst.
+
+    What -∇²ℓᵢ makes of the first vector has the direction of the line, and what it makes of that is λᵢ uᵢ. Where it is a multiple
+    of the identity, or a projection, that holds of any direction. So the second vector asks whether the sum is all there is.
     """
-    at = flat(position)
+    at, (first_vector, second_vector) = flat(position), vectors
+
+    def product(rows: Rows, v: jax.Array) -> jax.Array:
+        return -jax.jvp(jax.grad(lambda x: posterior.sum_of_rows(split(x, position), rows)), (at,), (v,))[1]
 
     def line(row: Rows) -> tuple[jax.Array, jax.Array, jax.Array]:
-        gradient = jax.grad(lambda x: posterior.sum_of_rows(split(x, position), one_row(row)))
-
-        def product(v: jax.Array) -> jax.Array:
-            return -jax.jvp(gradient, (at,), (v,))[1]
-
-        along = product(vector)
+        along = product(one_row(row), first_vector)
         length = jnp.linalg.norm(along)
         along = along / jnp.where(length > 0, length, 1.0)
-        again = product(along)
+        again = product(one_row(row), along)
         value = along @ again
         return along, value, jnp.where(again == value * along, 0.0, jnp.abs(again / (value * along) - 1)).max()
 
@@ -113,7 +113,12 @@ def hessian_of_lines(posterior: Posterior, position: PyTree, vector: jax.Array, 
     for first in range(0, d, COLUMNS_AT_ONCE):
         some = slice(first, min(first + COLUMNS_AT_ONCE, d))
         upper = upper.at[some, first:].set((lines[:, some] * values[:, None]).T @ lines[:, first:])
-    return jnp.triu(upper), off.max()
+    scale = jnp.sqrt(jnp.abs(jnp.diag(upper)))
+    scale = jnp.where(scale > 0, scale, 1.0)
+    asked = second_vector / scale
+    found, seen = lines.T @ (values * (lines @ asked)) / scale, product(rows, asked) / scale
+    missed = jnp.abs(found - seen) / jnp.maximum(jnp.abs(seen), 1.0)
+    return jnp.triu(upper), jnp.maximum(off.max(), missed.max())
 
 
 def prior_curvature_over(posterior: Posterior, positions: PyTree, layout: Layout | None) -> Curvature:
