@@ -97,6 +97,19 @@ def test_several_draws_are_averaged_each_with_a_key_of_its_own():
     assert np.ptp(each, axis=0).max() > 0.1
 
 
+def test_a_table_of_gradients_has_the_mean_over_the_draws():
+    sampler = setup(Latent(assign, draws=3), gradient="saga")
+    before, kernel = sampler.init(seed=1).estimator, sampler.kernel
+    batch = Batch({"x": jnp.asarray(ROWS["x"][:2], float)}, jnp.asarray(2.0), jnp.arange(2), jax.random.key(3))
+    position = jax.tree.map(lambda x: jnp.asarray(x, float), MEANS)
+    after = kernel.estimator.estimate(kernel.posterior, position, batch, before)[1]["table"]["mu"]
+    z = jnp.stack([assign(key, position, batch.rows) for key in jax.random.split(batch.key, 3)])
+    off = batch.rows["x"] - position["mu"][z]
+    wanted = (jax.nn.one_hot(z, 3) * off[..., None]).mean(axis=0)
+    np.testing.assert_allclose(after[:2], wanted, rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(after[2:], before["table"]["mu"][2:])
+
+
 # The law of chains: two means ±m of a mixture of weights 9 to 1, against quadrature. Signs are told apart, so there is one mode.
 
 SPREAD = {"x": np.random.default_rng(1).normal(size=30) + np.where(np.arange(30) % 10 == 0, -1.0, 1.0)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -70,17 +71,19 @@ class Latent:
 
 @dataclass(frozen=True, eq=False)
 class Complete:
-    """The log likelihood of rows with their latent variables as a column; of rows without it, with some that depend on the row
-    alone: that is for checks of the model, which look at rows one by one and together.
+    """The log likelihood of rows with their latent variables as a column, averaged over the draws, the second axis, where there
+    are several; of rows without it, with some that depend on the row alone: that is for checks of the model, which look at rows
+    one by one and together.
     """
 
     log_lik: Callable[..., Any]
     latent: Latent
 
     def __call__(self, params: PyTree, rows: Rows) -> Any:
-        if LATENT in rows:
-            return self.log_lik(params, {name: column for name, column in rows.items() if name != LATENT}, rows[LATENT])
-        return self.log_lik(params, rows, self.somehow(params, rows))
+        if LATENT not in rows:
+            return self.log_lik(params, rows, self.somehow(params, rows))
+        given = partial(self.log_lik, params, {name: column for name, column in rows.items() if name != LATENT})
+        return given(rows[LATENT]) if self.latent.draws == 1 else jax.vmap(given, in_axes=1)(rows[LATENT]).mean(axis=0)
 
     def somehow(self, params: PyTree, rows: Rows) -> PyTree:
         """Latent variables of these rows, drawn with the same key for every one of them."""
@@ -91,7 +94,7 @@ class Complete:
 
 @dataclass(frozen=True)
 class Completing(Estimator):
-    """(1/K) Σ_k ĝ(θ; z_k), where ĝ is another estimator's, of rows whose z_k are drawn given θ with the minibatch's key."""
+    """Another estimator's ĝ(θ), of rows whose log likelihood is averaged over K draws of z given θ, with the minibatch's key."""
 
     inner: Estimator
     latent: Latent
@@ -125,13 +128,12 @@ class Completing(Estimator):
     def estimate(self, posterior: Posterior, position: PyTree, batch: Batch, state: PyTree) -> Estimate:
         params, key = posterior.transform.to_params(position), own_key(posterior, batch)
 
-        def given(key: Any) -> Estimate:
-            return self.inner.estimate(posterior, position, with_latent(batch, self.latent.draw(key, params, batch.rows)), state)
+        def drawn(key: Any) -> PyTree:
+            return self.latent.draw(key, params, batch.rows)
 
-        if self.latent.draws == 1:
-            return given(key)
-        gradients, _, _ = jax.vmap(given)(jax.random.split(key, self.latent.draws))
-        return tree_map(lambda g: g.mean(axis=0), gradients), state, {}
+        several = self.latent.draws > 1
+        z = jax.vmap(drawn, out_axes=1)(jax.random.split(key, self.latent.draws)) if several else drawn(key)
+        return self.inner.estimate(posterior, position, with_latent(batch, z), state)
 
 
 @dataclass(frozen=True)
