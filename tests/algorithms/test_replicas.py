@@ -90,12 +90,14 @@ def test_what_cannot_be_exchanged_is_refused():
     def setup(**parts):
         return sgmcmc.sampler_setup(location, {"x": ROWS}, 0.0, 1e-3, **parts)
 
-    for temperatures in ((1,), (2, 3), (1, 3, 2)):
+    for temperatures in ((1,), (2, 3), (1, 3, 2), 4, (1, "hot"), (1, np.nan), (1, np.inf)):
         with pytest.raises(sgmcmc.InputError, match="expected 1 and larger ones"):
             setup(dynamics=ReplicaExchange(temperatures))
     for inner in (Barker(), SymmetricNoseHoover(), BAOA(warmup=10), ReplicaExchange()):
         with pytest.raises(sgmcmc.InputError, match="temperature is not that of its noise"):
             setup(dynamics=ReplicaExchange(dynamics=inner))
+    with pytest.raises(sgmcmc.InputError, match="dynamics of ReplicaExchange is 'obabo'; expected an object"):
+        setup(dynamics=ReplicaExchange(dynamics="obabo"))
     with pytest.raises(sgmcmc.InputError, match="came with SVRG"):
         setup(dynamics="replica-exchange", gradient=SVRG())
     params = {"theta": 0.0, "tau": 1.0}

@@ -107,6 +107,7 @@ def test_mixed():
         ([np.inf, 0.2], r"\[0\] is inf"),
         (np.ones((2, 2)), "one number per row"),
         ([], "one number per row"),
+        (["a", "b"], "one number per row"),
     ],
 )
 def test_bad_numbers_are_refused(make, values, complaint):
@@ -123,7 +124,7 @@ def test_bad_sources_are_refused():
             make_importance_rows(arrays, 2, [1.0, unlikely, 1.0])
     with pytest.raises(InputError, match="all zero"):
         make_importance_rows(arrays, 2, np.zeros(3))
-    for share in (-0.1, 1.1, np.nan):
+    for share in (-0.1, 1.1, np.nan, "some"):
         with pytest.raises(InputError, match="uniform_share"):
             mixed(np.ones(3), share)
 

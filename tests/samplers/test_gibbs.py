@@ -330,6 +330,16 @@ def test_a_chain_that_leaves_says_so():
         run({"k": Gibbs(count, rows="none")}, {"k": 0}, log_prior=lambda p: 1e3 * p["mu"] ** 4, n_iters=500)
 
 
+def test_a_draw_that_is_not_finite_ends_the_run_though_no_row_looks_at_it():
+    def once(key, params):
+        return jnp.where(params["k"] < 9, params["k"] + 1, jnp.nan)
+
+    with pytest.raises(sgmcmc.DivergenceError, match="an update of 'k' returned what is not finite") as error:
+        run({"k": Gibbs(once, rows="none")}, {"k": 0.0})
+    assert error.value.step == 10
+    np.testing.assert_array_equal(error.value.result["k"], np.arange(1, 10))
+
+
 # What is refused, and how it is repaired.
 
 UPDATE = Gibbs(count, rows="none")
@@ -367,6 +377,7 @@ def test_bad_blocks_are_refused(gibbs, params, message):
 def test_bad_arguments_of_gibbs_are_refused():
     for wrong, message in (
         ({"update": 1}, "update of Gibbs is 1"),
+        ({"update": count, "owns": 3}, "owns of Gibbs is 3; expected names of parameters"),
         ({"update": count, "every": 0}, "every of Gibbs is 0"),
         ({"update": count, "rows": "some"}, "rows of Gibbs is 'some'"),
         ({"update": count, "statistics": 3}, "statistics of Gibbs is 3"),
@@ -374,6 +385,7 @@ def test_bad_arguments_of_gibbs_are_refused():
     ):
         with pytest.raises(sgmcmc.InputError, match=message):
             Gibbs(**wrong)
+    assert Gibbs(count, owns="tau").owns == Gibbs(count, owns=["tau"]).owns == ("tau",)
 
 
 def test_what_cannot_be_done_right_is_refused_with_the_repair():

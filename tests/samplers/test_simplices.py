@@ -66,7 +66,7 @@ def test_several_simplices_and_a_rate_at_once():
 
 def test_a_rate_too_small_has_no_law_and_says_so():
     sampler = setup(dynamics=SCIR(rate={"rate": 1.0, "theta": 1.0}))
-    with pytest.raises(sgmcmc.DivergenceError, match="rate"):
+    with pytest.raises(sgmcmc.DivergenceError, match="expected a larger rate"):
         sampler.run(sampler.init(seed=1), 200, progress=False)
 
 

@@ -1,6 +1,6 @@
 """Gibbs steps beside the dynamics: parameters that an update of the user's draws, given all the others, inside the loop."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -12,7 +12,7 @@ from sgmcmc.algorithms.gradients.held import Held
 from sgmcmc.algorithms.kernel import GIBBS, Kernel, purpose_key
 from sgmcmc.core.checks import check_choice, check_count
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.core.trees import Batch, PyTree, State
+from sgmcmc.core.trees import Batch, PyTree, State, all_finite, tree_map
 
 ALL, MINIBATCH, NONE = ROWS = "all", "minibatch", "none"
 
@@ -62,6 +62,10 @@ class Gibbs:
     def __post_init__(self) -> None:
         if not callable(self.update):
             raise InputError(f"update of Gibbs is {describe(self.update)}; expected a function update(key, params, data)")
+        own = (self.owns,) if isinstance(self.owns, str) else self.owns
+        if not isinstance(own, Sequence) or not all(isinstance(name, str) for name in own):
+            raise InputError(f"owns of Gibbs is {describe(own)}; expected names of parameters, such as ('mu', 'tau')")
+        object.__setattr__(self, "owns", tuple(own))
         check_count("every of Gibbs", self.every)
         check_choice("rows of Gibbs", self.rows, ROWS)
         if self.statistics is not None and not callable(self.statistics):
@@ -132,6 +136,12 @@ class Beside(Kernel):
         others = {name: value for name, value in of_dynamics.items() if name != "blocks"}
         return replace(super().given((others, steps)), data=of_dynamics["blocks"])
 
+    @property
+    def pitfall(self) -> str:
+        owned = ", ".join(repr(name) for _, block in self.blocks for name in block.owns)
+        found = f"It may be that an update of {owned} returned what is not finite, or where the log posterior is not"
+        return f"{found}. {self.chain.pitfall}".removesuffix(". ")
+
     def start(self, key: jax.Array, seed: jax.Array, position: PyTree, batch: Batch, est_state: PyTree) -> State:
         return self.chain.start(key, seed, position, batch, est_state)
 
@@ -150,7 +160,7 @@ class Beside(Kernel):
             for number, (name, block) in enumerate(self.blocks):
                 data = their_own if block.on_minibatches else self.data.get(name)
                 state = self._if_due(block.every, state, partial(self._drawn, number, block, data))
-            return self.place(state, batch)
+            return _lost_with_draws(self.place(state, batch))
 
         soonest = min(block.every for _, block in self.blocks)
         if all(block.every % soonest == 0 for _, block in self.blocks):
@@ -178,3 +188,9 @@ class Beside(Kernel):
         before = state.estimator.held
         new = {name: jnp.asarray(value, before[name].dtype) for name, value in block.drawn(key, params, data).items()}
         return replace(state, estimator=replace(state.estimator, held={**before, **new}))
+
+
+def _lost_with_draws(state: State) -> State:
+    """A state without a gradient where a draw is not finite: rows and prior need not look at it, and would go on."""
+    held = [x for x in jax.tree.leaves(state.estimator.held) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return replace(state, gradient=tree_map(lambda g: jnp.where(all_finite(held), g, jnp.nan), state.gradient)) if held else state

@@ -87,6 +87,9 @@ class Dynamics:
     """The names of its constants that are arguments of what is compiled: with other values of these nothing is compiled again.
     They are `fitted`, and nothing in Python may depend on their values. Another value of any other constant is compiled anew."""
 
+    pitfall: ClassVar[str] = ""
+    """What else than a large step may lead a chain out of the finite numbers, as a sentence for messages."""
+
     def fitted(self, position: PyTree) -> Self:
         """Itself with its constants for what moves: one for each leaf of `position`, refused where they do not fit."""
         return self
@@ -249,6 +252,11 @@ class Kernel:
     def batches(self) -> int:
         """Minibatches that an iteration uses."""
         return self.dynamics.leaps
+
+    @property
+    def pitfall(self) -> str:
+        """What else than a large step may lead a chain out of the finite numbers, in a sentence."""
+        return self.dynamics.pitfall
 
     def noise(self, key: jax.Array, t: Any, size: int, dtype: Any) -> jax.Array:
         """That of iteration `t`, one entry for each leap: normals, or keys."""

@@ -86,7 +86,7 @@ def mixed(scores: Any, uniform_share: float = UNIFORM_SHARE) -> np.ndarray:
     The share bounds every row's weight by N/n over it, however wrong the scores.
     """
     scores = _nonnegative(scores, "scores")
-    if not 0 <= uniform_share <= 1:
+    if not isinstance(uniform_share, int | float | np.number) or not 0 <= uniform_share <= 1:
         raise InputError(f"uniform_share is {describe(uniform_share)}; expected a number from 0 to 1, such as 0.1")
     largest = scores.max()
     relative = scores / largest if largest > 0 else np.ones_like(scores)
@@ -383,7 +383,10 @@ def _drawn(law: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _nonnegative(values: Any, name: str) -> np.ndarray:
-    array = np.asarray(values, np.float64)
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is {describe(values)}; expected one number per row") from error
     if array.ndim != 1 or not array.size:
         raise InputError(f"{name} is {describe(values)}; expected one number per row")
     if not (np.isfinite(array) & (array >= 0)).all():

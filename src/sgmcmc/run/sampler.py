@@ -397,9 +397,9 @@ class Sampler:
         raise divergence(culprit, result, self.kernel.schedule, self.why_not_finite(attempted[0], state, culprit.chain))
 
     def why_not_finite(self, attempted: PyTree, state: State, chain: int | None) -> str:
-        """The row at fault where a chain tried to go, or where it was before, in a sentence; empty where there is none."""
+        """The row at fault where a chain tried to go, or where it was before, or what else may be, in a sentence; or nothing."""
         if self.source.strata:
-            return ""
+            return self.kernel.pitfall
 
         def to_params(state: State) -> PyTree:
             return self.kernel.posterior_at(state).transform.to_params(state.position)
@@ -407,7 +407,7 @@ class Sampler:
         went = replace(state, position=attempted)
         there = jax.vmap(to_params, in_axes=(self.kernel.chain_axes,))(went) if state.chained else to_params(went)
         went = self._blamed(there, chain, "where it went")
-        return went or self._blamed(state.params, chain, "at the last finite value")
+        return went or self._blamed(state.params, chain, "at the last finite value") or self.kernel.pitfall
 
     def _blamed(self, params: PyTree, chain: int | None, where: str) -> str:
         """The row at fault for the parameters of a chain, likewise."""

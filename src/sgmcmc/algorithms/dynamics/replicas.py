@@ -69,9 +69,11 @@ class ReplicaExchange(Dynamics):
         return Replicas(posterior, estimator, self, schedule)
 
     def fitted(self, position: PyTree) -> Self:
-        temperatures, inner = tuple(float(t) for t in self.temperatures), self.dynamics
-        if len(temperatures) < 2 or temperatures[0] != 1 or any(b <= a for a, b in pairwise(temperatures)):
+        temperatures, inner = _rising(self.temperatures), self.dynamics
+        if temperatures is None:
             raise InputError(f"temperatures is {describe(self.temperatures)}; expected 1 and larger ones, such as (1, 2, 4)")
+        if not isinstance(inner, Dynamics):
+            raise InputError(f"dynamics of ReplicaExchange is {describe(inner)}; expected an object such as OBABO(alpha=0.3)")
         if not inner.affine or inner.thermostat is not None or inner.warmup:
             found = f"dynamics is {inner}, whose temperature is not that of its noise"
             raise InputError(f"{found}; expected Langevin(), BAOA(), OBABO() or one of the Hamiltonian kind, without a warmup")
@@ -91,6 +93,16 @@ class ReplicaExchange(Dynamics):
             lambda x: jnp.broadcast_to(x, (len(roots) - 1, *jnp.shape(x))), {"position": position, "gradient": position}
         )
         return {"hot": hot, "carried": jax.vmap(carried)(roots), "swaps": jnp.zeros(len(roots) - 1, jnp.int32)}
+
+
+def _rising(temperatures: Any) -> tuple[float, ...] | None:
+    """As numbers; None where these are not 1 and larger ones."""
+    try:
+        numbers = tuple(float(t) for t in temperatures)
+    except (TypeError, ValueError):
+        return None
+    rising = all(a < b < float("inf") for a, b in pairwise(numbers))
+    return numbers if len(numbers) > 1 and numbers[0] == 1 and rising else None
 
 
 @dataclass(frozen=True)

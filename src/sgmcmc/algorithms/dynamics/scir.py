@@ -55,6 +55,7 @@ class SCIR(Dynamics):
     positive: ClassVar[bool] = True
     affine: ClassVar[bool] = False
     traced: ClassVar[tuple[str, ...]] = ("rate",)
+    pitfall: ClassVar[str] = "SCIR has no step where ĝ + rω is negative: expected a larger rate, or gradient='minibatch'"
 
     def fitted(self, position: PyTree) -> Self:
         return replace(self, rate=per_parameter(self.rate, position, "rate"))
