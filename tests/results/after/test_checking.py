@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
+from sgmcmc.results.after.checking import Check
 from sgmcmc.results.after.outcomes import Groups, Outcome, in_bins
 from sgmcmc.results.after.some_rows import row_numbers, rows_at
 from sgmcmc.results.result import Result
@@ -88,6 +89,18 @@ def test_probabilities_are_counts_of_draws():
     assert np.allclose(groups.means(np.array([[1.0, 2.0], [3.0, 4.0]])), [[1, 2], [3, 4]])
     spread = Outcome("y", outcome.observed, outcome.simulated, outcome.expected, (groups,)).statistics()["by g"]
     assert np.isclose(spread[0], np.sqrt((0.25**2 + 0.5**2) / 2))
+
+
+def test_groups_may_be_as_near_as_they_like():
+    """Rows that a model was fitted to, group by group: no simulated group is as near to its mean, and that is no surprise."""
+    made = RNG.normal(size=(200, 60))
+    groups = (Groups("g", ("a", "b"), np.repeat([0, 1], 30)),)
+    observed = np.tile([-1.0, 1.0], 30)
+    near = Check({"y": Outcome("y", observed, made, np.zeros(60), groups)}, 60, 60)
+    assert near.table.loc["y: by g", "observed"] == 0.0
+    assert near.table.loc["y: by g", "p"] == 1.0
+    far = Check({"y": Outcome("y", observed + 1.0, made, np.zeros(60), groups)}, 60, 60)
+    assert "y: by g" in far.surprises.index
 
 
 def test_figures_have_what_each_kind_needs(right):

@@ -81,8 +81,13 @@ class Outcome:
         names = {CONTINUOUS: ("mean", "sd", "smallest", "largest"), COUNTS: ("mean", "sd", "zeros", "largest"), BINARY: ("mean",)}
         found = {name: (float(STATISTICS[name](self.observed)), STATISTICS[name](self.simulated)) for name in names[self.kind]}
         if self.kind == BINARY:
-            found["calibration"] = self._spread(self.bins)
+            found[CALIBRATION] = self._spread(self.bins)
         return found | {f"by {groups.column}": self._spread(groups) for groups in self.groups}
+
+    @property
+    def distances(self) -> list[str]:
+        """Statistics that are 0 where observed and expected are the same."""
+        return [CALIBRATION, *(f"by {groups.column}" for groups in self.groups)]
 
     def _spread(self, groups: Groups) -> tuple[float, np.ndarray]:
         """How far the means of groups are from what is expected: root mean square over rows."""
@@ -90,6 +95,8 @@ class Outcome:
         spread = np.sqrt((groups.means(every) ** 2 * groups.sizes).sum(axis=-1) / groups.sizes.sum())
         return float(spread[0]), spread[1:]
 
+
+CALIBRATION = "calibration"
 
 STATISTICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "mean": lambda x: x.mean(axis=-1, dtype=np.float64),
