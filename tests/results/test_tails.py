@@ -29,6 +29,12 @@ def test_tails_with_all_moments_that_matter_raise_no_alarm(law):
         assert not tails(unseen(z, g), sd_error(z), list("abcde"))
 
 
+@pytest.mark.parametrize("draws", [25, 50, 100, 250])
+def test_few_draws_of_a_normal_raise_no_alarm(draws):
+    z, g = normal(np.random.default_rng(1), (4, draws, 1000))
+    assert (unseen(z, g) < 2 * ROUGH).all()
+
+
 @pytest.mark.parametrize("freedom", [1, 2])
 def test_tails_without_a_variance_are_named(freedom):
     z, g = student(freedom)(np.random.default_rng(1), (4, 2500, 2))

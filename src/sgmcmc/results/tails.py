@@ -14,6 +14,10 @@ from sgmcmc.results.excursions import along_numbers
 OUTER, FEWEST = 0.01, 20
 """The part of the draws, and how many at least, from which the fall of a tail is told."""
 
+TELLING = 1000
+"""So many draws tell a tail: the outermost of fewer are no tail yet, and there a Gaussian falls like a heavy power.
+Of independent normal draws 0.1% are called heavy with 500, 2% with 400, 43% with 200."""
+
 SURE = 4.0
 """Standard errors by which the fall may be steeper than it seems."""
 
@@ -23,8 +27,8 @@ def unseen(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | No
 
     It is the second moment of a tail r^-κ from where the outermost draws begin, as heavy as the gradients of these say, less
     their own; infinite where such a tail has no variance. Gaussian and exponential tails fall faster than any power, and lack
-    next to nothing. That of Student's t with 3 degrees of freedom lacks a tenth in 10,000 independent draws, and much more in
-    those of a chain, which goes there rarely and stays long.
+    next to nothing; of fewer than 1,000 draws nothing can be said, and nothing is. That of Student's t with 3 degrees of freedom
+    lacks a tenth in 10,000 independent draws, and much more in those of a chain, which goes there rarely and stays long.
     """
     return lacking(*along_numbers(positions, gradients, factor))
 
@@ -32,6 +36,8 @@ def unseen(positions: np.ndarray, gradients: np.ndarray, factor: np.ndarray | No
 def lacking(z: np.ndarray, g: np.ndarray) -> np.ndarray:
     """The same from draws and gradients `along_numbers`."""
     count, variance = min(len(z), max(FEWEST, round(OUTER * len(z)))), z.var(axis=0)
+    if len(z) < TELLING:
+        return np.zeros(z.shape[1])
     order, worst = np.argsort(z, axis=0), np.zeros(z.shape[1])
     for side, outer in ((1, order[-count:]), (-1, order[:count])):
         r = np.maximum(side * np.take_along_axis(z, outer, axis=0), 0.0)
