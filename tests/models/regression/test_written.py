@@ -1,6 +1,8 @@
 """A regression as data: what a file or a folder gives back, in this process and in another, and what a hostile file cannot do."""
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 import warnings
@@ -18,6 +20,7 @@ from sgmcmc.core.array_files import read_arrays, write_arrays
 from sgmcmc.models.regression.building import build_design, core_of
 from sgmcmc.models.regression.families import find_family
 from sgmcmc.models.regression.laws import read_law, said_law, written_law
+from sgmcmc.models.regression.result import Regression
 from sgmcmc.models.regression.storing import in_memory
 from sgmcmc.models.regression.written import read_design, read_priors, written
 from sgmcmc.results.packing import pack, unpack
@@ -98,6 +101,14 @@ for name in ("fit.sgmcmc", "run"):
 assert "formulaic.transforms" in sys.modules and "numpyro" in sys.modules
 print(json.dumps(told))
 """
+
+
+def test_pickled_it_predicts_bit_for_bit(fitted):
+    fit, _, new = fitted
+    for again in (pickle.loads(pickle.dumps(fit)), copy.copy(fit)):
+        assert isinstance(again, Regression)
+        np.testing.assert_array_equal(again.predict(new, progress=False), fit.predict(new, progress=False))
+        assert again.compare_levels("region").equals(fit.compare_levels("region"))
 
 
 def test_another_process_predicts_bit_for_bit(fitted):

@@ -59,6 +59,16 @@ class Regression(Result):
         fields_of |= {"draws": draws, "names": names, "pairs": pairs}
         return cls(**fields_of, inner=inner, core=core, design=design, told=told or {})
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: as for `save`, without the functions of the model, and with 2,000 rows of the frame at most."""
+        return super().__getstate__() | {"design": self.design.kept()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """With its model again, which follows from the design, the terms and the priors."""
+        design, core = state["design"], state["core"]
+        model = core.model(design.of_typed(design.facts.sample), core.priors(state["told"]))
+        self.__dict__.update(state, model=model, inner=replace(state["inner"], model=model))
+
     def __repr__(self) -> str:
         return f"<Regression {self.design.response.parsed.text!r}, family {self.core.family.name!r}: {', '.join(self)}>"
 
