@@ -168,6 +168,36 @@ def test_without_an_intercept_nothing_stands_in_for_it(frame, formula):
 
 
 @pytest.fixture(scope="module")
+def dated():
+    rng = np.random.default_rng(3)
+    day, smoker = rng.integers(0, 400, 500), rng.random(500) < 0.4
+    made = pd.DataFrame({"start": pd.Timestamp("2024-01-01") + pd.to_timedelta(day, unit="D"), "smoker": smoker})
+    made["y"] = 0.01 * day + 2.0 * smoker + rng.normal(0, 0.5, 500)
+    return sgmcmc.glm("y ~ days(start) + smoker", made, **RUN)
+
+
+def test_along_dates(dated):
+    found = dated.dependence("start")
+    slope = np.polyfit((found.index - found.index[0]).days, found["mean"], 1)[0]
+    assert len(found) == 20
+    assert abs(slope - 0.01) < 0.001
+    assert len(dated.plot_dependence("start").axes) == 1
+    with pytest.raises(sgmcmc.InputError, match="'start' has dates in the fit, and here what is none: 'someday' in row 2"):
+        dated.predict({"start": ["2024-02-01", "someday"], "smoker": [True, False]})
+    with pytest.raises(sgmcmc.InputError, match=r"'start' is a date; expected a column of levels, or dependence\(\)"):
+        dated.compare_levels("start")
+
+
+def test_truth_values_are_levels_too(dated):
+    assert list(dated.compare_levels("smoker").index) == [0, 1]
+    assert abs(dated.compare_levels("smoker", [True, False]).loc[0, "mean"] + 2) < 0.2
+    assert list(dated.dependence("smoker").index) == [0, 1]
+    assert list(dated.average_effects(["smoker"]).index) == ["smoker[1]"]
+    with pytest.raises(sgmcmc.InputError, match="'smoker' has no level 'yes'; it has 0, 1"):
+        dated.compare_levels("smoker", ["yes"])
+
+
+@pytest.fixture(scope="module")
 def hierarchy():
     """Few rows of each group, so that effects are written as multiples of their scale."""
     rng = np.random.default_rng(2)

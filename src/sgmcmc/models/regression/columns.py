@@ -50,9 +50,21 @@ def as_kind(values: Series, kind: str) -> Series:
     if kind == NUMBER:
         return pandas.Series(_numbers(values), index=values.index, name=values.name)
     if kind == DATE:
-        dates = pandas.to_datetime(values)
+        dates = _dates(values)
         return dates.dt.tz_localize(None) if dates.dt.tz is not None else dates
     return as_text(values)
+
+
+def _dates(values: Series) -> Series:
+    import pandas
+
+    try:
+        return pandas.to_datetime(values)
+    except (TypeError, ValueError):
+        made: Series = pandas.to_datetime(values, errors="coerce")
+        wrong = values[made.isna() & values.notna()]
+        found = "" if wrong.empty else f": {wrong.iloc[0]!r} in row {int(wrong.index[0]) + 1}"
+        raise InputError(f"column {values.name!r} has dates in the fit, and here what is none{found}; expected dates") from None
 
 
 def _numbers(values: Series) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
-from sgmcmc.models.regression.columns import NUMBER, TEXT
+from sgmcmc.models.regression.columns import DATE, NUMBER, TEXT
 from sgmcmc.models.regression.sources import Frame
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ def averages(fit: Regression, frame: Frame, draws: int) -> np.ndarray:
 def levels_of(fit: Regression, column: str, asked: Sequence[Any] | None = None) -> list[Any]:
     """The levels of a column: those asked for, or all."""
     check_column(fit, column)
-    if asked is None and fit.design.facts.kind(column) == NUMBER and (column,) not in fit.design.facts.levels:
-        if set(np.unique(fit.design.facts.sample[column])) <= {0.0, 1.0}:
-            return [0.0, 1.0]
-        raise InputError(f"{column!r} is a number; expected a column of levels, or average_effects() for its slope")
+    if (column,) not in fit.design.facts.levels:
+        kind = fit.design.facts.kind(column)
+        if kind == NUMBER and set(np.unique(fit.design.facts.sample[column])) <= {0.0, 1.0}:
+            return _zero_and_one(column, asked)
+        instead = "dependence() for its course" if kind == DATE else "average_effects() for its slope"
+        raise InputError(f"{column!r} is a {kind}; expected a column of levels, or {instead}")
     known = list(fit.design.facts.levels[(column,)].labels)
     for one in asked or []:
         if str(one) not in known:
@@ -47,6 +49,14 @@ def levels_of(fit: Regression, column: str, asked: Sequence[Any] | None = None) 
     if len(chosen) > MOST_COMPARED:
         raise InputError(f"{column!r} has {len(chosen):,} levels; name those to compare, at most {MOST_COMPARED}: levels=[...]")
     return chosen
+
+
+def _zero_and_one(column: str, asked: Sequence[Any] | None) -> list[int]:
+    """The levels of a column of 0 and 1."""
+    for one in asked or ():
+        if one not in (0, 1):
+            raise InputError(f"{column!r} has no level {one!r}; it has 0, 1")
+    return [0, 1] if asked is None else [int(one) for one in asked]
 
 
 def check_column(fit: Regression, column: Any) -> None:
@@ -59,8 +69,11 @@ def check_column(fit: Regression, column: Any) -> None:
 def with_value(fit: Regression, column: str, value: Any) -> Frame:
     """Rows of the frame with another value in a column."""
     frame = fit.design.facts.sample
-    if fit.design.facts.kind(column) == TEXT:
+    kind = fit.design.facts.kind(column)
+    if kind == TEXT:
         return frame.assign(**{column: np.full(len(frame), value, object)})
+    if kind == DATE:
+        return frame.assign(**{column: np.full(len(frame), value.to_datetime64())})
     return frame.assign(**{column: float(value)})
 
 
@@ -98,6 +111,10 @@ def dependence(fit: Regression, column: str, points: int, level: float, draws: i
     check_column(fit, column)
     if facts.kind(column) == TEXT:
         grid: Any = levels_of(fit, column)
+    elif facts.kind(column) == DATE:
+        grid = pandas.date_range(*facts.sample[column].quantile([0.02, 0.98]), points).floor("D").unique()
+    elif set(np.unique(facts.sample[column])) <= {0.0, 1.0}:
+        grid = [0, 1]
     else:
         low, high = facts.sample[column].quantile([0.02, 0.98])
         grid = np.linspace(low, high, points) if (column,) not in facts.levels else sorted(facts.sample[column].unique())
