@@ -22,6 +22,7 @@ FRAME = pd.DataFrame(
         "one": "same",
         "flat": 3.0,
         "gone": np.where(np.arange(N) == 4, np.nan, 1.0 * np.arange(N)),
+        "dead": np.where(np.arange(N) == 7, np.nan, 1.0 * np.arange(N)),
         "low": np.arange(N) - 1.0,
         "n": 5,
         "share": np.where(np.arange(N) == 9, 1.0, 0.5),
@@ -30,7 +31,7 @@ FRAME = pd.DataFrame(
 )
 
 WRONG = [
-    ("y", {}, r"formula 'y' has 0 signs ~"),
+    ("y", {}, r"formula 'y' has no ~; expected one"),
     ("y ~ a ~ b", {}, r"has 2 signs ~"),
     ("~ age", {}, r"nothing to the left"),
     (3, {}, r"formula is 3; expected a text"),
@@ -39,7 +40,9 @@ WRONG = [
     ("y ~ age +", {}, r"Operator `\+` has insuffient|nothing between"),
     ("y ~ age + + region", {}, r"nothing between two signs"),
     ("y ~ agee", {}, r"names 'agee', which is no column of the frame and no function; did you mean 'age'\?"),
-    ("y ~ lg(age)", {}, r"names 'lg'"),
+    ("y ~ lg(age)", {}, r"names 'lg' as a function, which it is not; did you mean log\(\)\? \(functions: C, bs"),
+    ("y ~ factor(region)", {}, r"names 'factor' as a function, which it is not; did you mean C\(\)\?"),
+    ("y ~ odd name", {}, r"Missing operator between `odd` and `name`; a name with spaces goes in backticks"),
     ("claims ~ age", {}, r"outcome names 'claims', which is no column"),
     ("y + age ~ region", {}, r"several terms left of ~, 'y \+ age'; expected one column, or I\(a \+ b\)"),
     ("y ~ y + age", {}, r"formula has 'y' on both sides of ~"),
@@ -47,6 +50,8 @@ WRONG = [
     ("y ~ age + one", {}, r"column 'one' has one level, 'same'; leave it out"),
     ("y ~ age + flat", {}, r"column 'flat' is 3 in all rows"),
     ("y ~ gone", {}, r"of 60 rows, 'gone' misses 1; say missing='drop', or .*missing=\{'gone': 'median'\}"),
+    ("dead ~ age", {}, r"of 60 rows, 'dead' misses 1; say missing='drop' to leave such rows out"),
+    ("dead ~ gone", {}, r"missing=\{'dead': 'drop', 'gone': 'median'\}"),
     ("y ~ log(low)", {}, r"'log\(low\)' is nan in row 1"),
     ("y ~ lag(age)", {}, r"formula uses lag\(\), which looks at other rows"),
     ("y ~ offset(log(agee))", {}, r"offset names 'agee'.*did you mean 'age'"),
@@ -100,7 +105,10 @@ def test_what_is_wrong_is_named_in_a_line(formula, told, message):
 
 
 CALLS = [
-    ({"family": "possion"}, r"family is 'possion'; expected one of 'gaussian'"),
+    ({"family": "possion"}, r"family is 'possion'; did you mean 'poisson'; expected one of 'gaussian'"),
+    ({"family": "logistic"}, r"family is 'logistic'; did you mean 'bernoulli'"),
+    ({"family": "gauss ian"}, r"did you mean 'gaussian'"),
+    ({"family": 7}, r"family is 7; expected one of 'gaussian'"),
     ({"family": "poisson", "link": "logit"}, r"link is 'logit'; the family 'poisson' has 'log'"),
     ({"drawz": 10}, r"glm has no argument 'drawz'; it has"),
     ({"priors": {"agee": sgmcmc.distributions.Normal(0, 1)}}, r"priors names 'agee', which the model does not have; it has"),

@@ -34,7 +34,7 @@ def build_design(
     facts = look(filling(source, told, counts), needed, keyed, told.drop, order, _as_dates(parsed, terms))
     for name, count in counts.items():
         facts.columns[name].missing = max(count, facts.columns[name].missing)
-    told.check(facts, facts.n_rows + facts.dropped)
+    told.check(facts, facts.n_rows + facts.dropped, observed)
     told = told.settled(facts)
     facts = replace(facts, sample=told.filled(facts.sample), corners=told.filled(facts.corners))
     if family.ordered:

@@ -54,7 +54,7 @@ def parse(text: object) -> Parsed:
         raise InputError(f"formula is {describe(text)}; expected a text such as {EXAMPLE}")
     sides = split(text, "~")
     if len(sides) != 2 or not sides[0].strip() or not sides[1].strip():
-        raise InputError(f"formula {text!r} has {len(sides) - 1} signs ~ with {_found(sides)}; expected one, as in {EXAMPLE}")
+        raise InputError(f"formula {text!r} has {_found(sides)}; expected one ~ with something on either side, as in {EXAMPLE}")
     outcome, second, form = _outcome(sides[0].strip())
     common, offsets, groupings = [], [], []
     for sign, term in signed_terms(sides[1]):
@@ -167,5 +167,7 @@ def _check_groupings(groupings: list[Grouping]) -> None:
 
 
 def _found(sides: list[str]) -> str:
-    empty = [side for side, part in zip(("nothing to the left", "nothing to the right"), sides, strict=False) if not part.strip()]
-    return " and ".join(empty) if empty else "something on every side"
+    if len(sides) != 2:
+        return "no ~" if len(sides) == 1 else f"{len(sides) - 1} signs ~"
+    empty = [side for side, part in zip(("left", "right"), sides, strict=True) if not part.strip()]
+    return " and ".join(f"nothing to the {side} of ~" for side in empty)

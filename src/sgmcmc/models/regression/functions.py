@@ -50,6 +50,10 @@ PLAIN = {
     "abs": np.abs, "minimum": np.minimum, "maximum": np.maximum, "where": np.where, "np": np, "I": np.asarray,
 }  # fmt: skip
 
+COMMON = ("C", "bs", "cr", "poly", "center", "scale", "log", "exp", "sqrt", "abs", "I", *DATE_FUNCTIONS)
+ELSEWHERE = {"factor": "C", "s": "bs", "ns": "cr", "te": "bs", "ln": "log", "pow": "poly", "standardize": "scale"}
+"""What functions of R, brms and bambi are called here."""
+
 
 def evaluate(expression: str, block: Frame, what: str) -> np.ndarray:
     """An expression of columns, such as an offset: one number for each row."""
@@ -73,7 +77,7 @@ def columns_of(expression: str, names: list[str], what: str, functions: Collecti
     check_expression(tree, expression, what)
     called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     if wrong := [name for name in called if name not in functions]:
-        raise unknown_name(wrong[0], names, what)
+        raise _unknown_function(wrong[0], functions, what)
     used = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     used = [name for name in used if name in columns or name not in functions]
     for name in used:
@@ -88,6 +92,14 @@ def unknown_name(name: str, names: list[str], what: str) -> InputError:
     guess = f"; did you mean {close[0]!r}?" if close else ""
     shown = ", ".join(names[:15]) + (", ..." if len(names) > 15 else "")
     return InputError(f"{what} names {name!r}, which is no column of the frame and no function{guess} (columns: {shown})")
+
+
+def _unknown_function(name: str, functions: Collection[str], what: str) -> InputError:
+    """Of a name that is called and is no function."""
+    close = [ELSEWHERE[name]] if name in ELSEWHERE else difflib.get_close_matches(name, [*COMMON, *functions], 1)
+    guess = f"; did you mean {close[0]}()?" if close else ""
+    known = ", ".join(one for one in COMMON if one in functions)
+    return InputError(f"{what} names {name!r} as a function, which it is not{guess} (functions: {known}, ...)")
 
 
 def _plain(expression: str, names: list[str]) -> tuple[str, dict[str, str]]:

@@ -335,4 +335,5 @@ def _plain_words(error: Exception) -> str:
         spline = f"{found[1]}, extrapolation='extend')"
         return f"{found[1]}) has no value beyond the ends of its column in the fit; drop such rows, or fit with {spline}"
     text = re.sub(r"\x1b\[[0-9;]*m|⧛\[?[0-9;]*m?|⧚", "", str(error))
-    return " ".join(text.split()).rstrip(".")
+    told = " ".join(text.split()).rstrip(".")
+    return told.partition(". ")[0] + "; a name with spaces goes in backticks" if told.startswith("Missing operator") else told

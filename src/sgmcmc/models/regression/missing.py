@@ -61,8 +61,8 @@ class Missing:
                 found[name] = facts.columns[name].mean if value == "mean" else float(facts.sample[name].median())
         return replace(self, fill=found)
 
-    def check(self, facts: Facts, whole: int) -> None:
-        """Refuse what is missing and neither dropped nor filled."""
+    def check(self, facts: Facts, whole: int, observed: list[str]) -> None:
+        """Refuse what is missing and neither dropped nor filled; nobody is told to make up what was to be observed."""
         missing = {
             name: column.missing
             for name, column in facts.columns.items()
@@ -70,6 +70,9 @@ class Missing:
         }
         if missing:
             example = {name: "median" if facts.kind(name) == NUMBER else "unknown" for name in missing}
+            example |= dict.fromkeys((name for name in observed if name in missing), DROP)
+            if set(example.values()) == {DROP}:
+                raise InputError(f"{told_counts(missing, whole)}; say missing='drop' to leave such rows out")
             raise InputError(f"{told_counts(missing, whole)}; say missing='drop', or what to put there: missing={example}")
 
     def refuse(self, block: Frame, first_row: int = 0) -> None:

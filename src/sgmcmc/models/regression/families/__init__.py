@@ -1,6 +1,7 @@
 """Families of distributions for what is observed: a file for each kind of outcome."""
 
 import copyreg
+import difflib
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.models.regression.families.base import Family
@@ -20,6 +21,14 @@ _ALL = (
 FAMILIES = {family.name: family for family in _ALL}
 
 
+ELSEWHERE = {
+    "normal": "gaussian", "t": "student", "studentt": "student", "logistic": "bernoulli", "logit": "bernoulli",
+    "cumulative": "ordinal", "multinomial": "categorical", "softmax": "categorical", "negativebinomial": "negative binomial",
+    "negbinomial": "negative binomial", "zip": "zero inflated poisson", "survival": "weibull",
+}  # fmt: skip
+"""What families are called in other packages."""
+
+
 def _named(name: str) -> Family:
     return FAMILIES[name]
 
@@ -31,7 +40,10 @@ def find_family(name: object, link: object = None) -> tuple[Family, str]:
     """A family and its link by their names."""
     family = FAMILIES.get(name.replace("-", " ").replace("_", " ")) if isinstance(name, str) else None
     if family is None:
-        raise InputError(f"family is {describe(name)}; expected one of {', '.join(map(repr, FAMILIES))}")
+        known = [*FAMILIES, *ELSEWHERE]
+        close = difflib.get_close_matches(name.lower().replace("_", " "), known, 1) if isinstance(name, str) else []
+        guess = f"; did you mean {ELSEWHERE.get(close[0], close[0])!r}" if close else ""
+        raise InputError(f"family is {describe(name)}{guess}; expected one of {', '.join(map(repr, FAMILIES))}")
     if link is None:
         return family, family.links[0]
     if link not in family.links:
