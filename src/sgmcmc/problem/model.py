@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -95,14 +96,14 @@ class Model:
     beside: PyTree = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        columns = ", ".join(self.dataset) if isinstance(self.dataset, Mapping) else str(self.dataset)
+        columns = ", ".join(self.dataset) if isinstance(self.dataset, Mapping) else _columns(self.dataset)
         return f"<Model of {columns}: {size(self.params)} numbers in {', '.join(leaf_names(self.params))}>"
 
     def _repr_html_(self) -> Markup:
         rows = {name: describe(values) for name, values in self.dataset.items()} if isinstance(self.dataset, Mapping) else {}
         start = zip(leaf_names(self.params), jax.tree.leaves(self.params), strict=True)
         parts = {
-            "data": joined((f"{name}: {told}" for name, told in rows.items()), BREAK) if rows else str(self.dataset),
+            "data": joined((f"{name}: {told}" for name, told in rows.items()), BREAK) if rows else _columns(self.dataset),
             "params": joined((self._told(name, jax.numpy.shape(leaf)) for name, leaf in start), BREAK),
             "coords": joined(
                 (f"{axis}: {shortened(', '.join(map(str, along)))}" for axis, along in (self.coords or {}).items()), BREAK
@@ -173,3 +174,11 @@ def model_of_call(call: str, log_lik: LogLik | Model, dataset: Any, params: PyTr
     fixed = with_functions_fixed(log_lik.params)
     model = log_lik if fixed is log_lik.params else replace(log_lik, params=fixed)
     return model.with_options(options, call)
+
+
+def _columns(dataset: Any) -> str:
+    """What a dataset that is no dict is called: a frame by its columns, else as it is written if that is short."""
+    names = getattr(dataset, "columns", None)
+    if names is not None:
+        return ", ".join(map(str, names))
+    return str(dataset) if isinstance(dataset, str | os.PathLike) else describe(dataset)

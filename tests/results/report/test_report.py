@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
+import pandas
 import pytest
 from click.testing import CliRunner
 
@@ -220,6 +221,9 @@ def test_notebooks_show_models_samplers_and_decisions():
         tags = Elements(thing._repr_html_()).tags
         assert not {"script", "i"} & set(tags)
     assert "by axis" in model._repr_html_()
+    framed = replace(model, dataset=pandas.DataFrame({"x": np.zeros(500)}))
+    assert repr(framed).startswith("<Model of x: ")
+    assert "500" not in framed._repr_html_()
     assert "minibatch_size" in sampler._repr_html_()
     assert repr(sampler).startswith("<Sampler sgld: 2 numbers in")
 
