@@ -176,6 +176,18 @@ def dated():
     return sgmcmc.glm("y ~ days(start) + smoker", made, **RUN)
 
 
+def test_checks_by_columns_of_the_frame(gaussian, frame, dated):
+    found = gaussian.check(by=["region", "age"], progress=False)
+    assert {"y: by region", "y: by age"} <= set(found.table.index)
+    assert [text.get_text() for text in found.figure.axes[2].get_xticklabels()] == ["North", "South", "West"]
+    assert found.ok
+    left_out = sgmcmc.glm("cost ~ region + offset(age)", frame, **RUN)
+    assert any("by age" in name for name in left_out.check(by="age", progress=False).surprises.index)
+    assert dated.check(by="start", progress=False).ok
+    with pytest.raises(sgmcmc.InputError, match="column is 'year'; expected one that the formula uses: age, region"):
+        gaussian.check(by="year")
+
+
 def test_along_dates(dated):
     found = dated.dependence("start")
     slope = np.polyfit((found.index - found.index[0]).days, found["mean"], 1)[0]

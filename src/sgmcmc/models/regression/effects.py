@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgmcmc.core.errors import InputError, describe
 from sgmcmc.models.regression.columns import DATE, NUMBER, TEXT
+from sgmcmc.models.regression.functions import days
 from sgmcmc.models.regression.sources import Frame
 
 if TYPE_CHECKING:
     from sgmcmc.models.regression.result import Regression
+    from sgmcmc.results.result import Result
 
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -86,6 +89,25 @@ def compared(fit: Regression, column: str, levels: Sequence[Any] | None, draws: 
     first = found[chosen[0]]
     parts = [_table(fit, level, found[level] - first, found[level]) for level in chosen]
     return pandas.concat(parts).rename_axis([column, *["class"] * (first.ndim - 1)] if first.ndim > 1 else column)
+
+
+def with_columns(fit: Regression, columns: Sequence[str]) -> tuple[Result, list[str]]:
+    """The result of `sample`, its model with rows of the frame that have these columns too, and what they are called there."""
+    import pandas
+
+    model, frame = fit.inner.model, fit.design.facts.sample
+    assert model is not None
+    rows, coords, names = dict(fit.design.of_typed(frame)), dict(model.coords or {}), list[str]()
+    for column in columns:
+        check_column(fit, column)
+        name = column if column not in rows else f"column {column}"
+        names.append(name)
+        kind = fit.design.facts.kind(column)
+        if kind == TEXT:
+            rows[name], coords[name] = pandas.factorize(frame[column], sort=True)
+        else:
+            rows[name] = days(frame[column]) if kind == DATE else frame[column].to_numpy()
+    return replace(fit.inner, model=replace(model, dataset=rows, coords=coords)), names
 
 
 def slopes(fit: Regression, column: str, draws: int) -> Frame:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from sgmcmc.results.after.checking import Check
     from sgmcmc.results.after.densities import LogScore
 
 
@@ -136,6 +137,26 @@ class Regression(Result):
     ) -> LogScore:
         """How well the rows of a frame are foreseen: as of `Result`, for a frame that has the outcome."""
         return self.inner.log_score(self.design.dataset(new), draws=draws, progress=progress)
+
+    def check(
+        self, *, by: str | Sequence[str] = (), rows: int = 10_000, draws: int = 400, seed: int = 0, progress: Progress = True
+    ) -> Check:
+        """What was observed beside what the model simulates for the same rows: as of `Result`.
+
+        Args:
+            by: columns of the right-hand side: means of residuals at each of their levels, or in tenths; of frames with more than
+                200,000 rows so many are drawn from, of a regression from a file the 2,000 that it has.
+            rows: so many rows, drawn at random.
+            draws: so many draws of the posterior, spread evenly.
+            seed: of the rows and of the simulated observations.
+            progress: False shows no bar.
+        """
+        from sgmcmc.results.after.checking import check
+
+        columns = (by,) if isinstance(by, str) else tuple(by)
+        if not columns:
+            return super().check(rows=rows, draws=draws, seed=seed, progress=progress)
+        return check(*effects.with_columns(self, columns), rows, draws, seed, progress)
 
     def compare_levels(self, column: str, levels: Sequence[Any] | None = None, *, draws: int = 500) -> pandas.DataFrame:
         """What if all rows had this level: the expected outcome at each, and its difference from the first (`mean`, `sd`, ...).
