@@ -204,6 +204,8 @@ def test_truth_values_are_levels_too(dated):
     assert list(dated.compare_levels("smoker").index) == [0, 1]
     assert abs(dated.compare_levels("smoker", [True, False]).loc[0, "mean"] + 2) < 0.2
     assert list(dated.dependence("smoker").index) == [0, 1]
+    ticks = dated.plot_dependence("smoker").axes[0].get_xticklabels()
+    assert [text.get_text() for text in ticks] == ["0", "1"]
     assert list(dated.average_effects(["smoker"]).index) == ["smoker[1]"]
     with pytest.raises(sgmcmc.InputError, match="'smoker' has no level 'yes'; it has 0, 1"):
         dated.compare_levels("smoker", ["yes"])

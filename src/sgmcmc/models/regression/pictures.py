@@ -49,7 +49,7 @@ def _dependence(axes: Any, table: Any, column: str) -> None:
 
 
 def _line(axes: Any, table: Any, label: str | None) -> None:
-    if table.index.dtype.kind in "ifM":
+    if table.index.dtype.kind in "ifM" and len(table) > 2:
         axes.plot(table.index, table["mean"], label=label)
         axes.fill_between(table.index, table["lower"], table["upper"], alpha=0.25)
         return
