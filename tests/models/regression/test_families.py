@@ -147,7 +147,7 @@ def test_simulations_have_the_mean_that_the_family_claims(case):
 
 
 def test_unknown_families_and_links():
-    with pytest.raises(InputError, match="'possion'; expected one of 'gaussian'"):
+    with pytest.raises(InputError, match="'possion'; did you mean 'poisson'; expected one of 'gaussian'"):
         find_family("possion")
     with pytest.raises(InputError, match="'poisson' has 'log'"):
         find_family("poisson", "logit")
