@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sgmcmc
+from sgmcmc.algorithms import warm_up
 from sgmcmc.algorithms.gradients.whitened import WhitenedState
 from sgmcmc.algorithms.nuts import Nuts
 from sgmcmc.problem.schedules import Schedule
@@ -146,3 +147,14 @@ def test_in_double_precision(x64):
     result = ran(nuts(problem()), 300)
     assert result["mu"].dtype == np.float64
     assert np.isfinite(result["mu"]).all()
+
+
+def test_steps_that_came_to_be_none_are_begun_again():
+    """A chain that starts among cliffs shrinks its step until it is 0 in single precision: the next window has a step again."""
+    lost = warm_up.nothing_learnt(jnp.zeros(2), True)._replace(log_average=jnp.float32(-200.0), seen=jnp.int32(25))
+    assert np.exp(np.float32(lost.log_average)) == 0
+    found = warm_up._renewed(lost)
+    assert found.step == np.float32(warm_up.SMALLEST)
+    assert np.isfinite(found.centre)
+    usual = warm_up._renewed(lost._replace(log_average=jnp.float32(-1.0)))
+    np.testing.assert_allclose([usual.step, usual.centre], [np.exp(-1), np.log(10) - 1], rtol=1e-6)

@@ -12,6 +12,9 @@ FIRST, WINDOW, LAST = 75, 25, 50
 SHORTEST = 20
 """Of fewer iterations the step size is learnt only."""
 
+SMALLEST = 1e-4
+"""Step that a window begins about at least: from a start where the density is cliffs, the steps learnt may come to be none."""
+
 PULL, DELAY, FORGETTING = 0.05, 10.0, 0.75
 """Of dual averaging: how strongly steps are pulled to the centre, how little the first ones count, how fast they fade."""
 
@@ -95,6 +98,6 @@ def _renewed(learnt: Learnt) -> Learnt:
     small = 5e-3 / (n + 5) * (jnp.eye(learnt.mean.size, dtype=n.dtype) if dense else 1.0)
     covariance = n / (n + 5) * learnt.squares / (n - 1) + small
     fresh = nothing_learnt(learnt.mean, dense)
-    step = jnp.exp(learnt.log_average)
+    step = jnp.maximum(jnp.exp(learnt.log_average), SMALLEST)
     factor = jnp.linalg.cholesky(covariance) if dense else jnp.sqrt(covariance)
     return fresh._replace(step=step, factor=factor, centre=jnp.log(10 * step))

@@ -18,7 +18,7 @@ from sgmcmc.rows.table import Table
 LOOKED_AT, MOST_LOOKED_AT = 256, 20_000_000
 """Rows whose gradients show which parameters they know, and how many numbers these may have in all."""
 
-FEWEST_GROUPED, MOST_SHARED = 32, 500
+FEWEST_GROUPED, MOST_SHARED = 64, 500
 """Numbers of a model from which the shape of an arrow pays; and how many of them may be shared."""
 
 JITTER = 0.1
