@@ -86,6 +86,20 @@ def test_predictions_as_text(place):
     assert found.lower.dtype.kind == "i"  # outcomes are counts
 
 
+def test_columns_that_are_kept_may_have_gaps_further_down_and_must_stay_of_one_kind(place):
+    names, files = "age,fuel,years,id,mixed\n", [place / "first.csv", place / "second.csv"]
+    files[0].write_text(names + "30,diesel,0.5,7,7\n" * 2)
+    files[1].write_text(names + "30,diesel,0.5,7,7\n30,diesel,0.5,,p8\n")
+    ended = run("predict", place / "run", *files, "--keep", "id", "--out", place / "gaps.parquet", "-q")
+    assert (ended.exit_code, ended.output) == (0, "")
+    assert pd.read_parquet(place / "gaps.parquet").id.isna().tolist() == [False, False, False, True]
+    ended = run("predict", place / "run", *files, "--keep", "mixed", "--out", place / "mixed.parquet", "-q")
+    assert ended.exit_code == 1
+    assert "has values of other kinds further down" in ended.output
+    assert "expected a .csv file as out" in ended.output
+    assert not (place / "mixed.parquet").exists()
+
+
 WRONG = [
     (["fit", "claims ~ agee", "claims-1.csv", "--out", "other"], "names 'agee'.* did you mean 'age'"),
     (["fit", "claims ~ age", "nowhere.csv", "--out", "other"], "there is no file"),
@@ -97,6 +111,7 @@ WRONG = [
     (["predict", "run", "claims-1.csv", "--out", "p.xls"], "expected the name of a .parquet or .csv file"),
     (["predict", "run", "claims-1.csv", "--out", "nowhere/p.csv"], "in a folder that is not there"),
     (["predict", "run", "claims-1.csv", "--out", "p.csv", "--keep", "id"], "no column 'id', which is to be kept"),
+    (["predict", "run", "mean.csv", "--out", "p.csv", "--keep", "mean"], "'mean' is to be kept, and is what predictions are"),
     (["predict", "run", "short.csv", "--out", "p.csv"], "the new frame has no column 'years'"),
     (["predict", "claims-1.csv", "claims-1.csv", "--out", "p.csv"], "no file that fit.save"),
 ]  # fmt: skip
@@ -106,6 +121,7 @@ WRONG = [
 def test_what_is_wrong_is_told_in_a_line(arguments, message, place, monkeypatch):
     monkeypatch.chdir(place)
     (place / "short.csv").write_text("age,fuel\n20,diesel\n")
+    (place / "mean.csv").write_text("age,fuel,years,mean\n20,diesel,1,5\n")
     ended = run(*arguments, "-q")
     assert ended.exit_code == 1
     assert ended.output.startswith("sgmcmc: ")

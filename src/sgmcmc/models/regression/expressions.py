@@ -50,11 +50,19 @@ def _wrong(node: ast.AST) -> str | None:
 
 
 def _wrong_operation(node: ast.BinOp) -> str | None:
-    """Text that is multiplied, and powers of numbers that no one wants to wait for."""
-    if any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in (node.left, node.right)):
+    """Text and lists that are multiplied, and powers of numbers that no one wants to wait for."""
+    values = [value for side in (node.left, node.right) for value in _values(side)]
+    if any(isinstance(value, ast.Constant) and isinstance(value.value, str) for value in values):
         return "arithmetic with text"
+    if any(isinstance(value, ast.List | ast.Tuple | ast.Dict) for value in values):
+        return "arithmetic with lists"
     alone = isinstance(node.op, ast.Pow | ast.LShift) and not any(isinstance(inside, ast.Name) for inside in ast.walk(node))
     return "a power of numbers alone" if alone else None
+
+
+def _values(node: ast.AST) -> list[ast.AST]:
+    """What a side of an operation may be: `a or b` is either."""
+    return [value for one in node.values for value in _values(one)] if isinstance(node, ast.BoolOp) else [node]
 
 
 def _known(node: ast.Attribute) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sgmcmc.core.errors import InputError
+from sgmcmc.core.errors import InputError, shortened
 from sgmcmc.models.regression.expressions import check_expression
 from sgmcmc.models.regression.sources import Frame
 
@@ -72,8 +72,9 @@ def columns_of(expression: str, names: list[str], what: str, functions: Collecti
     plain, columns = _plain(expression, names)
     try:
         tree = ast.parse(plain, mode="eval")
-    except SyntaxError as error:
-        raise InputError(f"{what} {expression!r} cannot be read: {error.msg}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        why = error.msg if isinstance(error, SyntaxError) else error
+        raise InputError(f"{what} {shortened(expression, 80)!r} cannot be read: {why}") from error
     check_expression(tree, expression, what)
     called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     if wrong := [name for name in called if name not in functions]:

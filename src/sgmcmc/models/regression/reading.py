@@ -12,8 +12,8 @@ from sgmcmc.models.regression.result import Regression
 from sgmcmc.models.regression.written import check_kind, read_design, read_priors
 from sgmcmc.results.result import Result
 
-STRUCTURAL = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""What reading raises where something is not of the kind that it should be."""
+STRUCTURAL = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError, MemoryError)
+"""What reading raises where something is not of the kind or the size that it should be."""
 
 
 def regression_of(result: Result, tree: Any, path: Path, of_folder: bool) -> Regression:

@@ -24,6 +24,8 @@ OF_PROBABILITIES = ("class", "order", "truth")
 
 PARQUET, CSV = ".parquet", ".csv"
 
+ENDS = ("mean", "lower", "upper")
+
 
 def predictions_to_file(
     fit: Regression, frame: Any, out: Path, *, of: str | None = None, level: float = 0.9, draws: int = 500, seed: int = 0,
@@ -52,6 +54,8 @@ def predicted(fit: Regression, frame: Any, of: str, seed: int, keep: Sequence[st
     wanted = fit.design.predicting(source.names)
     if absent := [name for name in keep if name not in source.names]:
         raise InputError(f"the frame has no column {absent[0]!r}, which is to be kept; it has {', '.join(source.names[:15])}")
+    if taken := [name for name in keep if name in _made_columns(fit)]:
+        raise InputError(f"{taken[0]!r} is to be kept, and is what predictions are called; expected columns of other names")
     model, first_row = fit.inner.model, 0
     assert model is not None
     for number, block in enumerate(source.blocks(list(dict.fromkeys([*wanted, *keep])))):
@@ -59,10 +63,15 @@ def predicted(fit: Regression, frame: Any, of: str, seed: int, keep: Sequence[st
         told = options | {"seed": seed + number, "progress": False}
         ends = inner.predict(rows, "interval", function=model.mean if of == MEAN else None, **told)
         made = {name: block[name].to_numpy() for name in keep}
-        for name, values in {"mean": inner.predict(rows, **told), "lower": ends[0], "upper": ends[1]}.items():
+        for name, values in zip(ENDS, (inner.predict(rows, **told), *ends), strict=True):
             made |= _columns(name, np.asarray(values), fit.core.classes)
         first_row += len(block)
         yield pandas.DataFrame(made)
+
+
+def _made_columns(fit: Regression) -> list[str]:
+    """The names of predictions."""
+    return [f"{name}[{one}]" if fit.core.classes else name for name in ENDS for one in fit.core.classes or ("",)]
 
 
 def _columns(name: str, values: np.ndarray, classes: Sequence[str]) -> dict[str, np.ndarray]:
@@ -88,11 +97,18 @@ def _writer(kind: str, file: Any) -> Iterator[Callable[[Frame], None]]:
     open_: list[Any] = []
 
     def write_table(block: Frame) -> None:
-        table = pyarrow.Table.from_pandas(block, preserve_index=False)
+        schema = open_[0].schema if open_ else None
+        try:
+            table = pyarrow.Table.from_pandas(block, schema, preserve_index=False)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+            found = f"a column that is to be kept has values of other kinds further down: {error.args[0]}"
+            raise InputError(f"{found}; expected a .csv file as out, or a frame with one kind in each column") from error
         if not open_:
             open_.append(ParquetWriter(file, table.schema))
         open_[0].write_table(table)
 
-    yield write_table
-    for one in open_:
-        one.close()
+    try:
+        yield write_table
+    finally:
+        for one in open_:
+            one.close()

@@ -15,7 +15,7 @@ import numpy as np
 from sgmcmc.core.errors import InputError, SgmcmcError, describe
 from sgmcmc.core.trees import PyTree
 from sgmcmc.models.regression.building import core_of, needed_of
-from sgmcmc.models.regression.columns import DATE, TEXT, Levels, as_text
+from sgmcmc.models.regression.columns import DATE, NUMBER, TEXT, Levels, as_text
 from sgmcmc.models.regression.core import Core
 from sgmcmc.models.regression.design import Coded, Design, Varying
 from sgmcmc.models.regression.facts import Column, Facts
@@ -74,7 +74,7 @@ def read_design(tree: Any) -> tuple[Design, Core]:
     common = [term for term in terms if str(term) not in [one.name for one in coded]]
     varying = tuple(
         Varying(grouping, facts.levels[grouping.by], Matrix.read(terms_of(grouping.varying), facts, one["matrix"]),
-                one["centred"], one["rows each"])
+                bool(one["centred"]), one["rows each"])
         for grouping, one in zip(parsed.groupings, tree["varying"], strict=True)
     )  # fmt: skip
     missing = Missing(tuple(tree["missing"]["drop"]), {key: _read_value(v) for key, v in tree["missing"]["fill"].items()})
@@ -91,7 +91,8 @@ def read_priors(tree: Any) -> tuple[dict[str, Any], list[str]]:
 
 def check_kind(tree: Any) -> None:
     """Refuse what this release does not know."""
-    if not isinstance(tree, Mapping) or tree.get("kind") != KIND:
+    kind = tree.get("kind") if isinstance(tree, Mapping) else None
+    if not isinstance(kind, str) or kind != KIND:
         found = f"the run has something beside its draws that this release cannot read, {describe(tree)}"
         raise SgmcmcError(f"{found}; use the release that wrote it")
 
@@ -112,6 +113,9 @@ def _read_facts(told: Any) -> Facts:
         name: Column(**(one | {"name": name, "order": None if one["order"] is None else tuple(one["order"])}))
         for name, one in told["columns"].items()
     }
+    for name, column in columns.items():
+        if column.kind not in (None, NUMBER, TEXT, DATE):
+            raise InputError(f"the file says that the column {name!r} has {describe(column.kind)}")
     levels = {tuple(one["by"]): Levels(tuple(one["by"]), tuple(map(str, one["labels"]))) for one in told["levels"]}
     counts = {tuple(one["by"]): np.asarray(one["counts"]) for one in told["levels"]}
     sample = pandas.DataFrame({name: _read_column(one) for name, one in told["sample"].items()})
