@@ -9,7 +9,16 @@ import pytest
 from chains import over_chains
 
 import sgmcmc
-from sgmcmc.algorithms import BAOA, OBABO, SVRG, Barker, Langevin, ReplicaExchange, SymmetricNoseHoover
+from sgmcmc.algorithms import (
+    BAOA,
+    OBABO,
+    SVRG,
+    Barker,
+    Langevin,
+    PersistentHamiltonian,
+    ReplicaExchange,
+    SymmetricNoseHoover,
+)
 from sgmcmc.algorithms.energies import acceptance
 
 N = 200
@@ -95,6 +104,9 @@ def test_what_cannot_be_exchanged_is_refused():
             setup(dynamics=ReplicaExchange(temperatures))
     for inner in (Barker(), SymmetricNoseHoover(), BAOA(warmup=10), ReplicaExchange()):
         with pytest.raises(sgmcmc.InputError, match="temperature is not that of its noise"):
+            setup(dynamics=ReplicaExchange(dynamics=inner))
+    for inner in (BAOA(alpha=0.3), PersistentHamiltonian()):
+        with pytest.raises(sgmcmc.InputError, match=r"depends on the position where an iteration ends.*expected OBABO"):
             setup(dynamics=ReplicaExchange(dynamics=inner))
     with pytest.raises(sgmcmc.InputError, match="dynamics of ReplicaExchange is 'obabo'; expected an object"):
         setup(dynamics=ReplicaExchange(dynamics="obabo"))

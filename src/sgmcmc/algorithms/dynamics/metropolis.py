@@ -28,8 +28,9 @@ class MetropolisHamiltonian(SymmetricHamiltonian):
 
     Leaps back pass the same minibatches with the same probability. So the law is the posterior for every ε, L and α, whatever the
     noise of the gradients, where Δ̂ is exact: with `minibatch_size` that of the dataset. On fewer rows it is where the error of
-    Δ̂ is normal and its variance known; many moves are refused where σ̂² is much above 1. No chain diverges. Gradients that
-    remember where a chain was, as those of `SAGA` and `SVRG` do, are no longer the same on the way back.
+    Δ̂ is normal and its variance known, as of `rows="random"`: of windows it is only where they are a small part of the rows. Many
+    moves are refused where σ̂² is much above 1. No chain diverges. Gradients that remember where a chain was, as those of `SAGA`
+    and `SVRG` do, are no longer the same on the way back.
 
     Args:
         alpha, L: as in `SymmetricHamiltonian`.

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from sgmcmc.algorithms.dynamics.langevin import Langevin
+from sgmcmc.algorithms.dynamics.momentum import HalfKicks, Persistent
 from sgmcmc.algorithms.energies import acceptance, log_ratio
 from sgmcmc.algorithms.kernel import TEST, Dynamics, Estimator, Kernel, Motion, purpose_key
 from sgmcmc.core.checks import check_count
@@ -31,8 +32,8 @@ class ReplicaExchange(Dynamics):
     Args:
         temperatures: from 1 upwards. At the last one chains should cross freely: a barrier of h in log π is one of h/T. Near ones
             swap often: with d parameters a ratio of 1 + √(2/d) does.
-        dynamics: one whose update is linear in gradient and noise: `Langevin`, `OBABO` or of the Hamiltonian kind. (`BAOA` too,
-            at small steps: at large ones its momentum depends on the position, which swaps change.)
+        dynamics: one whose update is linear in gradient and noise: `Langevin`, `OBABO` or `SymmetricHamiltonian`. (Not `BAOA`:
+            where its iterations end the momentum depends on the position, which swaps change, however small the step.)
         every: iterations from one swap to the next.
 
     `2 * every * state.auxiliary["swaps"] / state.step` is the part of the swaps that was accepted, for each pair.
@@ -76,7 +77,10 @@ class ReplicaExchange(Dynamics):
             raise InputError(f"dynamics of ReplicaExchange is {describe(inner)}; expected an object such as OBABO(alpha=0.3)")
         if not inner.affine or inner.thermostat is not None or inner.warmup:
             found = f"dynamics is {inner}, whose temperature is not that of its noise"
-            raise InputError(f"{found}; expected Langevin(), BAOA(), OBABO() or one of the Hamiltonian kind, without a warmup")
+            raise InputError(f"{found}; expected Langevin(), OBABO() or SymmetricHamiltonian(), without a warmup")
+        if isinstance(inner, Persistent) and not isinstance(inner, HalfKicks):
+            found = f"dynamics is {inner}, whose momentum depends on the position where an iteration ends, which swaps change"
+            raise InputError(f"{found}; expected OBABO(), whose momentum does not")
         every = check_count("every", self.every)
         return replace(self, temperatures=temperatures, dynamics=inner.fitted(position), every=every)
 
