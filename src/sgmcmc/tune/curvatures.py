@@ -28,7 +28,7 @@ VECTORS = 3
 NEARLY = 1e-3
 """What a whitening in single precision may miss the identity by: as much are variances off then."""
 
-MANY_NUMBERS, COLUMNS_AT_ONCE = 500, 512
+MANY_NUMBERS, COLUMNS_AT_ONCE = 1_000, 512
 """From how many numbers on it is asked whether rows know one line each; and how many lines of a matrix are made together, what
 is below the diagonal for nothing."""
 
