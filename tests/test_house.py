@@ -226,6 +226,13 @@ def f(
     assert (body_lines(function), branches(function)) == (7, 8)
 
 
+def test_files_of_tests_have_names_of_their_own():
+    """Of two modules of one name the second is not collected."""
+    names = [path.name for path in (SOURCE.parents[1] / "tests").rglob("test_*.py")]
+    assert len(names) > 100
+    assert {name for name in names if names.count(name) > 1} == set()
+
+
 # What is public.
 
 MOST_PUBLIC = 40

@@ -95,6 +95,13 @@ def few_draws(folder):
     sgmcmc.sample(log_lik, DATA, {"mu": np.zeros(2)}, draws=20, chains=2, seed=1, progress=False)
 
 
+def few_draws_of_an_estimator(folder):
+    from sgmcmc.sklearn import BayesianRegressor
+
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    BayesianRegressor(draws=20, chains=2, random_state=1).fit(X, X[:, 0] + 0.1 * X[:, 1] ** 2)
+
+
 def rows_in_order(folder):
     folder.mkdir()
     kept = np.memmap(folder / "x", np.float32, "w+", shape=(200,))
@@ -125,6 +132,7 @@ def no_mode(folder):
 CASES = {
     "checkpoints/folder.py stage": (damaged_stage, "computed again"),
     "checkpoints/reading.py last_recorded": (damaged_state, "going back to the checkpoint before"),
+    "models/estimators/fitting.py _as_convergence_warnings": (few_draws_of_an_estimator, r"See result_\.health\(\)"),
     "results/after/saving.py contents": (saved_with_code, "the file has no final_state"),
     "results/result.py summary": (long_summary, "summary shows 1 of 2 numbers"),
     "run/sampler.py _told": (outside_the_support, "log posterior was not finite"),

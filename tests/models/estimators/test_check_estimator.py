@@ -18,7 +18,7 @@ ESTIMATORS = [BayesianClassifier(draws=200), BayesianRegressor(draws=200), Bayes
 
 BY_CHANCE = (
     "chains on repeated rows and on weighted ones take other paths in the same posterior, so that means differ by their Monte "
-    "Carlo error; that the posteriors are one is in test_estimators.py"
+    "Carlo error; that the posteriors are one is in test_sklearn_estimators.py"
 )
 EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": BY_CHANCE,
