@@ -69,7 +69,7 @@ def wanted(chosen: argparse.Namespace) -> list[tuple[str, Any, dict[str, Any]]]:
     if "sklearn" in chosen.only:
         found.append((f"beside scikit-learn, {chosen.policies}", beside.by_sklearn, policies))
     if "bambi" in chosen.only and chosen.bambi:
-        told = {"python": chosen.bambi, "patience": chosen.patience}
+        told = {"python": chosen.bambi, "longest": chosen.patience}
         found.append((f"beside bambi, {chosen.policies}", beside.by_bambi, policies | told))
     if "levels" in chosen.only:
         found.append((f"levels, {chosen.rows}", scale.levels, {"n_rows": chosen.rows}))

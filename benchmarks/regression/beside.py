@@ -38,7 +38,7 @@ print(json.dumps({"seconds": seconds, "means": means, "sds": sds}))
 """
 
 
-def by_bambi(python: str, n_rows: int, patience: float) -> dict[str, Any]:
+def by_bambi(python: str, n_rows: int, longest: float) -> dict[str, Any]:
     """The count regression by PyMC's NUTS; what cannot be said in its formula is put into the frame before."""
     frame = policies(n_rows)
     frame = frame.assign(age=frame.age.fillna(frame.age.median()), year=frame.start.str[:4])
@@ -46,9 +46,9 @@ def by_bambi(python: str, n_rows: int, patience: float) -> dict[str, Any]:
         frame.to_csv(Path(folder) / "frame.csv", index=False)
         command = [python, "-W", "ignore", "-c", BAMBI, f"{folder}/frame.csv"]
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=patience, check=True, env=ALONE)
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=longest, check=True, env=ALONE)
         except subprocess.TimeoutExpired:
-            return {"rows": n_rows, "seconds": patience, "ended": False}
+            return {"rows": n_rows, "seconds": longest, "ended": False}
     found = json.loads(done.stdout.splitlines()[-1])
     ours = of_glm(n_rows)
     order = ["Intercept", "bs(age, df=5, intercept=False)", "fuel", "year"]

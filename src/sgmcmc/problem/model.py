@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -181,4 +180,4 @@ def _columns(dataset: Any) -> str:
     names = getattr(dataset, "columns", None)
     if names is not None:
         return ", ".join(map(str, names))
-    return str(dataset) if isinstance(dataset, str | os.PathLike) else describe(dataset)
+    return str(dataset) if isinstance(dataset, str) or hasattr(dataset, "__fspath__") else describe(dataset)

@@ -104,7 +104,8 @@ def with_columns(fit: Regression, columns: Sequence[str]) -> tuple[Result, list[
         names.append(name)
         kind = fit.design.facts.kind(column)
         if kind == TEXT:
-            rows[name], coords[name] = pandas.factorize(frame[column], sort=True)
+            codes, labels = pandas.factorize(frame[column], sort=True)
+            rows[name], coords[name] = codes, list(labels)
         else:
             rows[name] = days(frame[column]) if kind == DATE else frame[column].to_numpy()
     return replace(fit.inner, model=replace(model, dataset=rows, coords=coords)), names
@@ -134,7 +135,8 @@ def dependence(fit: Regression, column: str, points: int, level: float, draws: i
     if facts.kind(column) == TEXT:
         grid: Any = levels_of(fit, column)
     elif facts.kind(column) == DATE:
-        grid = pandas.date_range(*facts.sample[column].quantile([0.02, 0.98]), points).floor("D").unique()
+        first, last = facts.sample[column].quantile([0.02, 0.98])
+        grid = pandas.date_range(first, last, points).floor("D").unique()
     elif set(np.unique(facts.sample[column])) <= {0.0, 1.0}:
         grid = [0, 1]
     else:
