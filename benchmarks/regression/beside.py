@@ -55,7 +55,7 @@ def by_bambi(python: str, n_rows: int, longest: float) -> dict[str, Any]:
     theirs = np.concatenate([found["means"][name] for name in order])
     apart = np.abs(theirs - ours["means"])[1:] / ours["sds"][1:]  # they report the intercept at the means of the columns
     told = {"rows": n_rows, "seconds": found["seconds"], "ended": True, "glm": ours["seconds"], "apart": float(apart.max())}
-    return told | {"ours": ours["means"], "theirs": theirs.tolist()}
+    return told | {"ours": ours["means"], "theirs": theirs.tolist(), "names": ours["names"]}
 
 
 def of_glm(n_rows: int) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def of_glm(n_rows: int) -> dict[str, Any]:
     fit = sgmcmc.glm(FORMULA, policies(n_rows), family="poisson", missing={"age": "median"}, seed=1, progress=False)
     seconds = time.perf_counter() - clock
     table = fit.summary(max_rows=1_000).iloc[:SHOWN]
-    return {"seconds": seconds, "means": table["mean"].tolist(), "sds": table["sd"].tolist()}
+    return {"seconds": seconds, "means": table["mean"].tolist(), "sds": table["sd"].tolist(), "names": list(table.index)}
 
 
 def by_sklearn(n_rows: int) -> dict[str, Any]:

@@ -23,7 +23,24 @@ def tables(kept: dict[str, Any]) -> str:
         BESIDE: [_beside(name, one) for name, one in kept.items() if name.startswith("beside")],
         SCALE: [*map(_levels, _of(kept, "levels")), *map(_disk, _of(kept, "disk"))],
     }
-    return "\n".join(table(heads, lines) for heads, lines in found.items() if lines)
+    largest = {who: max(_named(kept, who), key=lambda one: one["rows"]) for who in ("bambi", "scikit-learn") if _named(kept, who)}
+    each = [table(_heads(who, one), _coefficients(one)) for who, one in largest.items()]
+    return "\n".join([*(table(heads, lines) for heads, lines in found.items() if lines), *each])
+
+
+def _named(kept: dict[str, Any], who: str) -> list[dict[str, Any]]:
+    """Comparisons that came to coefficients."""
+    return [one for one in _of(kept, f"beside {who}") if "names" in one]
+
+
+def _heads(who: str, one: dict[str, Any]) -> Line:
+    return f"coefficient, {one['rows']:,} rows", "`glm`, means", who
+
+
+def _coefficients(one: dict[str, Any]) -> list[Line]:
+    """Side by side; bambi's intercept is one at the means of the columns."""
+    lines = zip(one["names"], one["ours"], one["theirs"], strict=True)
+    return [(f"`{name}`", f"{ours:.4f}", f"{theirs:.4f}") for name, ours, theirs in lines if name != "Intercept"]
 
 
 def _of(kept: dict[str, Any], kind: str) -> list[dict[str, Any]]:
