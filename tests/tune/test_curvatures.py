@@ -11,7 +11,6 @@ from sgmcmc import constraints
 from sgmcmc.core.trees import flat, split
 from sgmcmc.problem.arrow import Arrow, Layout
 from sgmcmc.run.request import Problem
-from sgmcmc.tune import curvatures
 from sgmcmc.tune.curvatures import in_whitened, likelihood_curvature, positive, prior_curvature_over, whitening_of
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -101,55 +100,3 @@ def test_what_is_positive_stays_and_what_is_not_becomes_so(problem):
         order = LAYOUT.order(problem.position)
         np.testing.assert_allclose(L[order].T @ dense(repaired) @ L[order], np.eye(13), atol=1e-9)
         assert np.linalg.eigvalsh(positive(dense(bad)))[0] > 0
-
-
-ROWS = {"X": RNG.normal(size=(30, 6)), "y": RNG.random(30) < 0.5, "z": RNG.normal(size=30)}
-ROWS["X"][:3] = 0.0  # rows that know nothing
-
-
-def one_line(p, batch):
-    eta = batch["X"] @ p["beta"]
-    return jax.nn.log_sigmoid(jnp.where(batch["y"], eta, -eta))
-
-
-def two_lines(p, batch):
-    return one_line(p, batch) - jnp.exp(0.1 * p["beta"][0] * batch["z"])
-
-
-def nearly_one(p, batch):
-    """One of the rows knows a little more."""
-    return one_line(p, batch) - 1e-3 * (batch["z"] == ROWS["z"][20]) * p["beta"][0] ** 2
-
-
-def alike_in_all_directions(p, batch):
-    """What a row makes of any vector is a multiple of it, as if that were its line."""
-    return -0.5 * ((batch["X"] - p["beta"]) ** 2).sum(axis=1)
-
-
-def alike_in_some(p, batch):
-    return -0.5 * ((batch["X"] - p["beta"])[:, :3] ** 2).sum(axis=1)
-
-
-MODELS = [(one_line, 3), (two_lines, 0), (nearly_one, 2), (alike_in_all_directions, 0), (alike_in_some, 0)]
-
-
-@pytest.mark.parametrize(("model", "by_lines"), MODELS)
-def test_of_rows_that_know_one_line_the_hessian_is_a_sum_of_squares(monkeypatch, model, by_lines):
-    """In blocks of ten rows: until there is one in which a row knows more; the others are taken whole."""
-    one = Problem.of(model, ROWS, {"beta": RNG.normal(size=6)}, lambda p: -0.5 * (p["beta"] ** 2).sum())
-    whole = -jax.hessian(lambda p: one.posterior.sum_of_rows(split(p, one.position), dict(one.table)))(flat(one.position))
-    taken = []
-
-    def in_blocks(function, arrays, *_, **__):
-        total = 0.0
-        for start in range(0, 30, 10):
-            total = total + np.asarray(function({name: jnp.asarray(x[start : start + 10]) for name, x in arrays.items()}))
-            taken.append(function.hold)
-        return total
-
-    monkeypatch.setattr(curvatures, "MANY_NUMBERS", 2)
-    monkeypatch.setattr(curvatures, "COLUMNS_AT_ONCE", 4)
-    monkeypatch.setattr(curvatures, "full_sum", in_blocks)
-    found = curvatures.hessian_over(one.posterior, one.table, one.position)
-    np.testing.assert_allclose(found, whole, rtol=1e-10, atol=1e-10)
-    assert taken == [True] * by_lines + [False] * (3 - by_lines)

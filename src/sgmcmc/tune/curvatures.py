@@ -1,7 +1,5 @@
 """Second derivatives of the log likelihood and the log prior at a point: a matrix, or an arrow where parameters are of groups."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -14,7 +12,7 @@ from sgmcmc.core.progress import Bar
 from sgmcmc.core.trees import PyTree, Rows, flat, size, split, tree_map
 from sgmcmc.problem.arrow import Arrow, ArrowWhitening, Layout, probes
 from sgmcmc.problem.passes import compiled, full_sum
-from sgmcmc.problem.posterior import Posterior, one_row
+from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening, Whitening
 from sgmcmc.rows.table import Table
 from sgmcmc.tune.mode import as_tree
@@ -27,10 +25,6 @@ VECTORS = 3
 
 NEARLY = 1e-3
 """What a whitening in single precision may miss the identity by: as much are variances off then."""
-
-MANY_NUMBERS, COLUMNS_AT_ONCE = 1_000, 512
-"""From how many numbers on it is asked whether rows know one line each; and how many lines of a matrix are made together, what
-is below the diagonal for nothing."""
 
 FLOOR = 0.02
 """Of a precision scaled to a unit diagonal: the least eigenvalue that is believed of curvatures averaged over some points."""
@@ -48,77 +42,16 @@ def likelihood_curvature(
 
 
 def hessian_over(posterior: Posterior, table: Table, position: PyTree, bar: Bar | None = None) -> np.ndarray:
-    """-∇²Σℓ over a table, in blocks of as many rows as there are numbers at least: adding up matrices takes time too.
-
-    Of many numbers by the line that each row knows, where it knows no more: that is half of the products, and half of these.
-    """
+    """-∇²Σℓ over a table, in blocks of as many rows as there are numbers at least: adding up matrices takes time too."""
     d = size(position)
-    whole = partial(compiled(negative_hessian, posterior), position)
-    if d < MANY_NUMBERS:
-        block = whole
-    else:
-        vectors = jnp.asarray(np.random.default_rng(0).standard_normal((2, d)), float)
-        block = _Lines(whole, partial(compiled(hessian_of_lines, posterior), position, vectors))
-    total = full_sum(block, table, bar, extra=16 * d, least=d)
+    total = full_sum(partial(compiled(negative_hessian, posterior), position), table, bar, extra=16 * d, least=d)
     return (total + total.T) / 2
-
-
-@dataclass
-class _Lines:
-    """The sum over a block by the lines of its rows, until there is a block of which that is not all."""
-
-    whole: Callable[[Rows], jax.Array]
-    by_lines: Callable[[Rows], tuple[jax.Array, jax.Array]]
-    hold: bool = True
-
-    def __call__(self, rows: Rows) -> np.ndarray:
-        if self.hold:
-            upper, off = self.by_lines(rows)
-            self.hold = bool(off < NEARLY)  # not so where it is no number
-            if self.hold:
-                above = np.asarray(upper)
-                return above + np.triu(above, 1).T
-        return np.asarray(self.whole(rows))
 
 
 def negative_hessian(posterior: Posterior, position: PyTree, rows: Rows) -> jax.Array:
     """-∇²Σℓ over a block of rows, as a matrix."""
     gradient = jax.grad(posterior.sum_of_rows)
     return -jax.jacfwd(lambda x: flat(gradient(split(x, position), rows)))(flat(position))
-
-
-def hessian_of_lines(posterior: Posterior, position: PyTree, vectors: jax.Array, rows: Rows) -> tuple[jax.Array, jax.Array]:
-    """The same, on and above the diagonal, of rows that each know one line uᵢ, as those of generalised linear models do:
-    Σ λᵢ uᵢ uᵢᵀ. And by how much it misses that, at worst.
-
-    What -∇²ℓᵢ makes of the first vector has the direction of the line, and what it makes of that is λᵢ uᵢ. Where it is a multiple
-    of the identity, or a projection, that holds of any direction. So the second vector asks whether the sum is all there is.
-    """
-    at, (first_vector, second_vector) = flat(position), vectors
-
-    def product(rows: Rows, v: jax.Array) -> jax.Array:
-        return -jax.jvp(jax.grad(lambda x: posterior.sum_of_rows(split(x, position), rows)), (at,), (v,))[1]
-
-    def line(row: Rows) -> tuple[jax.Array, jax.Array, jax.Array]:
-        along = product(one_row(row), first_vector)
-        length = jnp.linalg.norm(along)
-        along = along / jnp.where(length > 0, length, 1.0)
-        again = product(one_row(row), along)
-        value = along @ again
-        return along, value, jnp.where(again == value * along, 0.0, jnp.abs(again / (value * along) - 1)).max()
-
-    lines, values, off = jax.vmap(line)(rows)
-    d = len(at)
-    upper = jnp.zeros((d, d), lines.dtype)
-    for first in range(0, d, COLUMNS_AT_ONCE):
-        some = slice(first, min(first + COLUMNS_AT_ONCE, d))
-        upper = upper.at[some, first:].set((lines[:, some] * values[:, None]).T @ lines[:, first:])
-    scale = jnp.sqrt(jnp.abs(jnp.diag(upper)))
-    scale = jnp.where(scale > 0, scale, 1.0)
-    asked = second_vector / scale
-    found, seen = lines.T @ (values * (lines @ asked)) / scale, product(rows, asked) / scale
-    missed = jnp.abs(found - seen) / jnp.maximum(jnp.abs(seen), 1.0)
-    return jnp.triu(upper), jnp.maximum(off.max(), missed.max())
 
 
 def prior_curvature_over(posterior: Posterior, positions: PyTree, layout: Layout | None) -> Curvature:
