@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -45,17 +46,21 @@ def by_bambi(python: str, n_rows: int, longest: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         frame.to_csv(Path(folder) / "frame.csv", index=False)
         command = [python, "-W", "ignore", "-c", BAMBI, f"{folder}/frame.csv"]
-        try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=longest, check=True, env=ALONE)
-        except subprocess.TimeoutExpired:
-            return {"rows": n_rows, "seconds": longest, "ended": False}
-    found = json.loads(done.stdout.splitlines()[-1])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ALONE, start_new_session=True) as process:
+            try:
+                told, _ = process.communicate(timeout=longest)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # its chains are processes of their own
+                return {"rows": n_rows, "seconds": longest, "ended": False}
+    if process.returncode:
+        raise RuntimeError(f"bambi ended with code {process.returncode}; its messages are above")
+    found = json.loads(told.splitlines()[-1])
     ours = of_glm(n_rows)
     order = ["Intercept", "bs(age, df=5, intercept=False)", "fuel", "year"]
     theirs = np.concatenate([found["means"][name] for name in order])
     apart = np.abs(theirs - ours["means"])[1:] / ours["sds"][1:]  # they report the intercept at the means of the columns
-    told = {"rows": n_rows, "seconds": found["seconds"], "ended": True, "glm": ours["seconds"], "apart": float(apart.max())}
-    return told | {"ours": ours["means"], "theirs": theirs.tolist(), "names": ours["names"]}
+    line = {"rows": n_rows, "seconds": found["seconds"], "ended": True, "glm": ours["seconds"], "apart": float(apart.max())}
+    return line | {"ours": ours["means"], "theirs": theirs.tolist(), "names": ours["names"]}
 
 
 def of_glm(n_rows: int) -> dict[str, Any]:
