@@ -5,7 +5,8 @@ from typing import Any
 
 import jax
 
-from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
+from sgmcmc.algorithms.gradients.around import Around
+from sgmcmc.algorithms.kernel import Estimate, Passes
 from sgmcmc.core.trees import Batch, PyTree, leaf_names
 from sgmcmc.problem.holding import holding
 from sgmcmc.problem.posterior import Posterior
@@ -21,38 +22,19 @@ class HeldState:
 
 
 @dataclass(frozen=True)
-class Held(Estimator):
+class Held(Around):
     """Any estimator of the gradient by what moves, given what each chain holds."""
 
-    inner: Estimator
     carries, per_chain = HeldState, True
-
-    @property
-    def centred(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]: as its estimator says
-        return self.inner.centred
-
-    @property
-    def random(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.random
-
-    @property
-    def knows_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.knows_rows
 
     @property
     def chain_axes(self) -> PyTree:
         axes: Any = (0, self.inner.chain_axes)
         return HeldState(*axes)
 
-    def renewed_every(self, n_rows: int, batch_size: int) -> int:
-        return self.inner.renewed_every(n_rows, batch_size)
-
     def renewed(self, posterior: Posterior, position: PyTree, passes: Passes, state: HeldState) -> HeldState:
         """Only where rows do not know what is held: then any values of it will do."""
         return replace(state, inner=self.inner.renewed(posterior, position, passes, state.inner))
-
-    def made(self, state: Any) -> bool:
-        return super().made(state) and self.inner.made(state.inner)
 
     def posterior_at(self, posterior: Posterior, state: HeldState) -> Posterior:
         return self.inner.posterior_at(holding(posterior, state.held), state.inner)

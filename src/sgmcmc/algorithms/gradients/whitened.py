@@ -5,9 +5,10 @@ from typing import Any
 
 import jax
 
+from sgmcmc.algorithms.gradients.around import Around
 from sgmcmc.algorithms.gradients.control_variate import Centre
 from sgmcmc.algorithms.gradients.held import within
-from sgmcmc.algorithms.kernel import Estimate, Estimator, Passes
+from sgmcmc.algorithms.kernel import Estimate, Passes
 from sgmcmc.core.trees import Batch, PyTree
 from sgmcmc.problem.posterior import Posterior
 from sgmcmc.problem.whitening import AnyWhitening, whitened
@@ -23,42 +24,23 @@ class WhitenedState:
 
 
 @dataclass(frozen=True)
-class Whitened(Estimator):
+class Whitened(Around):
     """Any estimator in the variables z of a whitening."""
 
-    inner: Estimator
     carries = WhitenedState
-
-    @property
-    def centred(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]: as its estimator says
-        return self.inner.centred
 
     @property
     def per_chain(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.inner.per_chain
 
     @property
-    def random(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.random
-
-    @property
-    def knows_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.knows_rows
-
-    @property
     def chain_axes(self) -> PyTree:
         axes: Any = (None, self.inner.chain_axes)
         return WhitenedState(*axes) if self.per_chain else None
 
-    def renewed_every(self, n_rows: int, batch_size: int) -> int:
-        return self.inner.renewed_every(n_rows, batch_size)
-
     def renewed(self, posterior: Posterior, position: PyTree, passes: Passes, state: WhitenedState) -> WhitenedState:
         inner = self.inner.renewed(self.posterior_at(posterior, state), position, passes, state.inner)
         return replace(state, inner=inner)
-
-    def made(self, state: Any) -> bool:
-        return super().made(state) and self.inner.made(state.inner)
 
     def posterior_at(self, posterior: Posterior, state: WhitenedState) -> Posterior:
         return whitened(posterior, state.whitening)
